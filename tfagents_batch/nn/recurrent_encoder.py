@@ -25,8 +25,8 @@ class RecurrentEncoder(keras.layers.Layer):
       encoder: layer or model from observations ``[N, ...]`` to features ``[N, F]``.
       hidden: units of the dense layers.
       units: units of the core.
-      config: ``LayerSettings`` with a core; with ``layer_norm``, the dense layers are
-        normalized.
+      config: ``LayerSettings`` with a core, which say whether the dense layers are
+        normalized or residual blocks.
       ignored: key of a Dict observation that is no input, or "".
     """
 
@@ -41,8 +41,11 @@ class RecurrentEncoder(keras.layers.Layer):
         super().__init__(name="recurrent_encoder", dtype="float32")
         self.encoder, self._ignored = encoder, ignored
         kind = config.initializer
-        norm = getattr(config, "layer_norm", False)
-        self.tower = blocks.mlp(hidden, config.activation, kind, "before_core", norm)
+        layers = hidden, config.activation, kind, "before_core"
+        if getattr(config, "body", "mlp") == "residual":
+            self.tower = blocks.residual(*layers)
+        else:
+            self.tower = blocks.mlp(*layers, getattr(config, "layer_norm", False))
         self.core = recurrent.CELLS[config.core](units, kind, name="core")
 
     def initial_state(self, batch: int | tf.Tensor) -> Nest:

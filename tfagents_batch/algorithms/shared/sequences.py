@@ -3,7 +3,8 @@
 A window begins with the recurrent state that the acting policy had, or with zeros. Its
 first ``burn_in`` steps only build the state of every network, without a gradient; each
 step after them begins a transition of n rewards. Restarts reset the state, inside of
-windows as in acting. Without a core, a window is one transition.
+windows as in acting, and so does a break of collecting. Without a core, a window is one
+transition.
 """
 
 from __future__ import annotations
