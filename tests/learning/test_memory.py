@@ -3,7 +3,7 @@
 import pytest
 
 import tfagents_batch as tfb
-from tests.support.split_cartpole import Hidden, Split
+from tests.envs.tf.split_cartpole import Hidden, Split
 
 
 def train(core, seed, folder):
