@@ -18,6 +18,8 @@ T, B = 12, 4
 BRIEF = {"network": {"hidden": [8]}, "histograms": False}  # short to compile
 # Algorithms that learn from logged rows only, see tests/logged/test_table.py.
 OF_ROWS = {k for k, (_, kind) in REGISTRY.items() if {*kind().accepts()} == {"rows"}}
+# Algorithms that need the run of a teacher, see shared/test_entries_of_runs.py.
+STUDENTS = {"distill"}
 KINDS = {  # of actions, by algorithm, if it does not take all
     "bc": ("discrete", "box"),
     "bcq": ("discrete",),

@@ -3,7 +3,14 @@
 import pytest
 
 import tfagents_batch as tfb
-from tests.algorithms.cases import OF_ROWS, RUNS, assert_equal, train, variables
+from tests.algorithms.cases import (
+    OF_ROWS,
+    RUNS,
+    STUDENTS,
+    assert_equal,
+    train,
+    variables,
+)
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
 
@@ -15,7 +22,7 @@ WRONG_SPACES = {
 }
 
 ASYNCHRONOUS = {"ga3c"}  # its runs depend on timing
-NAMES = sorted({*REGISTRY} - ASYNCHRONOUS - OF_ROWS)
+NAMES = sorted({*REGISTRY} - ASYNCHRONOUS - OF_ROWS - STUDENTS)
 
 
 # Most of the next two are slow. Quick ones are in tests/test_api.py for the linear

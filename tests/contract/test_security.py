@@ -49,6 +49,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         f"{API}::test_env_kwargs_with_text_have_to_be_passed_again",
         f"{API}::test_env_kwargs_with_text_are_not_passed_to_another_environment",
         f"{API}::test_a_run_folder_does_not_choose_the_cluster",
+        "tests/algorithms/shared/test_entries_of_runs.py::"
+        "test_the_folder_of_a_teacher_starts_nothing",
         "tests/configs/test_named.py::test_a_config_that_cannot_be_used_is_refused",
     ),
     # exports

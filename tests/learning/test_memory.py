@@ -1,38 +1,15 @@
 """A task that recurrent networks learn and networks without memory do not."""
 
-import gymnasium
-import numpy as np
 import pytest
-import tensorflow as tf
 
 import tfagents_batch as tfb
-from tfagents_batch.envs.tf.cartpole import FAR, TILTED, CartPole
-
-
-class HiddenVelocities(CartPole):
-    """CartPole that shows position and angle, but not their velocities."""
-
-    def __init__(self):
-        super().__init__()
-        high = np.array([2 * FAR, 2 * TILTED], np.float32)
-        self.observation_space = gymnasium.spaces.Box(-high, high)
-
-    def reset(self, key):
-        state, observation = super().reset(key)
-        return state, self._hide(observation)
-
-    def step(self, state, action, key):
-        state, observation, *rest = super().step(state, action, key)
-        return state, self._hide(observation), *rest
-
-    def _hide(self, observation):
-        return tf.gather(observation, [0, 2])
+from tests.envs.tf.split_cartpole import Hidden, Split
 
 
 def train(core, seed, folder):
     run = tfb.train(
         config="cartpole-hidden",
-        env=HiddenVelocities,
+        env=Hidden,
         wrappers=[],
         steps=100_000,
         seed=seed,
@@ -43,7 +20,7 @@ def train(core, seed, folder):
             "sequence_length": None if core == "none" else 32,
         },
     )
-    return tfb.evaluate(run.logdir, episodes=100, env=HiddenVelocities).mean_return
+    return tfb.evaluate(run.logdir, episodes=100, env=Hidden).mean_return
 
 
 @pytest.mark.slow
@@ -99,3 +76,19 @@ def test_a_replay_algorithm_without_memory_fails(
     core = {"network.core": "none", "sequence_length": None, "burn_in": None}
     (found,) = returns(preset, 1, tmp_path, settings=core)
     assert found < without
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_student_without_velocities_learns_in_a_tenth_of_its_teachers_steps(tmp_path):
+    options = {"env": Split, "eval_every": 0, "logdir": tmp_path}
+    teacher = tfb.train(config="tf/cartpole", steps=200_000, **options)
+    expected = tfb.evaluate(teacher.logdir, 100, env=Split).mean_return
+    options |= {"steps": 20_000, "wrappers": []}
+    settings = {"teacher": teacher.logdir}
+    returns = []
+    for seed in range(1, 4):
+        how = options | {"seed": seed, "settings": settings}
+        run = tfb.train(config="distill/cartpole-hidden", **how)
+        returns.append(tfb.evaluate(run.logdir, 100, env=Hidden).mean_return)
+    assert min(returns) >= 0.9 * expected, returns

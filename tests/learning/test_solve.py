@@ -13,6 +13,7 @@ import tfagents_batch as tfb
     [
         ("batch_ppo/pendulum", 3, -200),
         ("cartpole-hidden", 3, 400),
+        ("cartpole-privileged", 3, 475),
         ("halfcheetah", 3, 2000),
         ("hopper", 3, 1500),
         ("walker", 3, 1500),

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import KINDS, B, experience, update
+from tests.algorithms.cases import KINDS, B, experience, taught, update
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tests.nn.user import test_recurrent
 from tfagents_batch import nest
@@ -19,7 +19,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.ops import distributions
 
 PAGE = (pathlib.Path(__file__).parents[3] / "docs/own_network.md").read_text()
-ACTOR_CRITICS = ("ppo", "a2c", "ga3c", "reinforce")
+ACTOR_CRITICS = ("ppo", "a2c", "ga3c", "reinforce", "distill")
 SPACE = gs.Dict(
     floats=gs.Box(-100, 100, (3,), np.float64),
     whole=gs.Box(-100, 100, (2,), np.int64),
@@ -51,9 +51,10 @@ def names(cell):
 def make(name, build, observation=VECTOR, action=None):
     action = action or ACTIONS[KINDS.get(name, ("discrete",))[0]]
     kind, config = REGISTRY[name]
-    brief = {"epochs": 1} if name == "ppo" else {}
+    brief = {"epochs": 1} if name in ("ppo", "distill") else {}
     settings = config(histograms=False, **brief)
-    return kind(settings, make_spec(observation, action, B), build)
+    spec = make_spec(observation, action, B)
+    return taught(kind(settings, spec, build), spec)
 
 
 class Recorder(keras.Model):

@@ -12,8 +12,8 @@ import pytest
 
 import tfagents_batch as tfb
 from tests.algorithms.cases import assert_equal, named, variables
+from tests.envs.tf.split_cartpole import Hidden, Split
 from tests.support.brief import QUICK
-from tests.support.split_cartpole import Hidden, Split
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving.decision_function import DecisionFunction
 from tfagents_batch.training import playing, training_run
