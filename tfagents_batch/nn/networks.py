@@ -223,8 +223,8 @@ class ActorCritic(keras.Model):
         body, encoder = self.body, getattr(self.body, "value_encoder", None)
         if encoder is None:
             return []
-        cores = getattr(body, "cores", [])[1:]
-        layers = encoder, body.value_tower, body.value_head, *cores
+        layers: list[Any] = [encoder, body.value_tower, body.value_head]
+        layers += getattr(body, "cores", [])[1:]
         return [x for layer in layers for x in layer.variables]
 
     def initial_state(self, batch: int, value: bool = True) -> Nest:

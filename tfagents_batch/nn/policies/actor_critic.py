@@ -58,7 +58,7 @@ class ActorCriticPolicy(NetworkPolicy):
         policy.version = self.version
         return policy
 
-    def initial_state(self, batch: int) -> Nest:
+    def initial_state(self, batch: int | tf.Tensor) -> Nest:
         """Return the network's recurrent state and a return of 0."""
         state = self._memory(batch), arrays.zeros([batch])
         if self._sde_every is None:
