@@ -154,7 +154,8 @@ class PQN(tf.Module):
         first, size = nest.map(lambda x: x[:-1], steps), config.minibatch_size
         rows, counts = nest.fold((_Rows(first, action, target), mask))
         if state:
-            length = min(config.sequence_length or mask.shape[0], mask.shape[0])
+            time = nest.static_size(mask)
+            length = min(config.sequence_length or time, time)
             rows = training_batch.cut(_Rows(first, action, target, mask), length)
             rows = rows._replace(state=training_batch.starts(state, length))
             counts, size = tf.reduce_any(rows.mask, 1), max(1, size // length)

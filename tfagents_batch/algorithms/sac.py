@@ -84,8 +84,11 @@ class SACConfig(actor_critic.ActorCriticSettings):
         return None
 
 
+# Its network is never recurrent.
 @dataclasses.dataclass(frozen=True)
-class CQLConfig(actor_critic.UncollectedSettings, SACConfig):
+class CQLConfig(  # pyright: ignore[reportIncompatibleVariableOverride]
+    actor_critic.UncollectedSettings, SACConfig
+):
     """Settings of CQL."""
 
     exploration: Kind = inherited(

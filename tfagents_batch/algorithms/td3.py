@@ -73,8 +73,11 @@ class DDPGConfig(TD3Config):
     target_noise: float | None = inherited(TD3Config, "target_noise", default=None)
 
 
+# Its network is never recurrent.
 @dataclasses.dataclass(frozen=True)
-class TD3BCConfig(actor_critic.UncollectedSettings, TD3Config):
+class TD3BCConfig(  # pyright: ignore[reportIncompatibleVariableOverride]
+    actor_critic.UncollectedSettings, TD3Config
+):
     """Settings of TD3+BC; scales of noise are in units of half an action's range."""
 
     learning_rate: Schedule = inherited(
