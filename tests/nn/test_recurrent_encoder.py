@@ -72,24 +72,18 @@ def test_all_hidden_layers_of_critics_follow_the_core():
     spec = make_spec(action=ACTIONS["box"])
     network = critics.Critics(spec, config, 2, inputs=2)
     assert network.encoder.core.units == 5 and not network.encoder.tower.stack
-    action = tf.random.stateless_uniform([T, B, 2], [0, 1])
+    action, taken = tf.random.stateless_uniform([T, B, 2], [0, 1]), [*range(T)]
 
     def single(network, step, state):
         step, state = network.encoder.step(step, state)
-        return network(step, action[single.t])[0], state
+        return network(step, action[taken.pop(0)])[0], state
 
     def unrolled(steps, state):
         steps, state = network.encoder.unroll(steps, state)
         value = network(nest.fold(steps), nest.fold(action))[0]
         return tf.reshape(value, [T, B]), state
 
-    def counted(network, step, state):
-        found = single(network, step, state)
-        single.t += 1
-        return found
-
-    single.t = 0
-    check(network, VECTOR, counted, unrolled)
+    check(network, VECTOR, single, unrolled)
 
 
 def check(network, observation, single, unrolled):
@@ -97,7 +91,9 @@ def check(network, observation, single, unrolled):
     steps = make_steps(observation, T, B)
     first = np.random.default_rng(0).random((T, B)) < 0.3
     steps = steps._replace(first=tf.constant(first))
-    start = recurrent_encoder.of(network).initial_state(B)
+    encoder = recurrent_encoder.of(network)
+    assert encoder is not None
+    start = encoder.initial_state(B)
     start = nest.map(lambda x: x + 0.3, start)
     outputs, state = [], start
     for t in range(T):

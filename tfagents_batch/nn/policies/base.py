@@ -48,7 +48,7 @@ class NetworkPolicy(tf.Module):
         observation = self.observations(timestep.observation)
         return timestep._replace(observation=observation)
 
-    def initial_state(self, batch: int | tf.Tensor) -> Nest:
+    def initial_state(self, batch: int) -> Nest:
         return self._state(batch, True)
 
     def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
