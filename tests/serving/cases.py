@@ -20,6 +20,7 @@ OBSERVATIONS = {
     "vector": VECTOR,
     "mask": gs.Dict({"x": VECTOR, "action_mask": gs.Box(0, 1, (4,), np.int8)}),
     "masks": gs.Dict({"x": VECTOR, "action_mask": gs.Box(0, 1, (5,), np.int8)}),
+    "part masks": gs.Dict({"x": VECTOR, "action_mask": gs.Box(0, 1, (3,), np.int8)}),
     "pixels": gs.Box(0, 255, (36, 36, 2), np.uint8),
     "dict": gs.Dict(
         {

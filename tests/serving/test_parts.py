@@ -50,6 +50,24 @@ def test_an_agent_and_a_predictor_return_the_same_nest(exported):
     assert SPACE.contains(single)
 
 
+GRU = {"network": {"core": "gru", "hidden": [8]}}
+
+
+@pytest.mark.parametrize(
+    ("format", "observation", "settings"),
+    [
+        ("litert", "part masks", {}),
+        pytest.param("saved_model", "part masks", GRU, marks=pytest.mark.slow),
+        pytest.param("onnx", "dict", GRU, marks=pytest.mark.slow),
+    ],
+)
+def test_masks_and_memory_are_exported(format, observation, settings, tmp_path):
+    policy, spec = cases.policy_of("ppo", observation, "parts", settings)
+    origin = export.Origin({"name": "run", "algorithm": "ppo"})
+    result = export.write(policy, spec, 10**6, format, tmp_path / "x", 0.0, origin)
+    assert not result.parity.problems
+
+
 def test_sampled_actions_are_in_the_space(exported):
     agent, _ = exported
     rows = cases.rows(agent.observation_space, 50, seed=4)

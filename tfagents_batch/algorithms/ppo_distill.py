@@ -61,6 +61,11 @@ class Imitation(tf.Module):
                 "it has a memory, but it labels single steps; expected one with "
                 "network.core=none, which may see more than the student"
             )
+        if getattr(teacher.network, "noisy", False):
+            raise UserError(
+                "it has network.noisy, so its probabilities have no closed form; "
+                "expected a teacher without"
+            )
         has_kl = isinstance(self._space, gs.Discrete)
         if isinstance(teacher, ActorCriticPolicy):
             families = teacher.network.family, self._learner.network.family

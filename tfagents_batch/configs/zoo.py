@@ -80,7 +80,7 @@ _A2C: Rows = {
     "cartpole": (500_000, {"num_envs": 8, **_RAW}),
     "mountaincar": (1_000_000, {"num_envs": 16}),
     "acrobot": (500_000, {"num_envs": 16}),
-    "pendulum": (1_000_000, {"num_envs": 8, **_STATE_NOISE}),
+    "pendulum": (1_000_000, {"num_envs": 8, "gamma": 0.9, **_STATE_NOISE}),
     "mountaincar-continuous": (
         100_000,
         {

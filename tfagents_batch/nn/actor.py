@@ -152,7 +152,7 @@ def encoder_and_hidden(
         return recurrent_encoder.with_core(encoder, hidden, config, critic)
     model = user_model.create(network, spec)
     user_model.outputs(model, spec, {})
-    used = ("hidden", "activation", "initializer", "core")
+    used = ("hidden", "activation", "initializer", "core", "body")
     user_model.warn_of_unused(config, model, used)
     hidden = hidden if critic else ()
     return recurrent_encoder.with_core(model, hidden, config, critic)

@@ -158,11 +158,18 @@ class ObservationNormalizer(tf.Module):
         )
 
     def _known(self, observation: Nest) -> list[Moments | None]:
-        """Return the moments of the leaves that an observation has."""
+        """Return the moments of the leaves that an observation has.
+
+        Entries that training did not have have none, and nobody looks at them.
+        """
         if not isinstance(observation, dict):
             return self.moments
-        pairs = zip(self._keys, self.moments, strict=True)
-        return [moments for key, moments in pairs if key in observation]
+        found: list[Moments | None] = []
+        for key in sorted(observation):
+            own = zip(self._keys, self.moments, strict=True)
+            known = [moments for name, moments in own if name == key]
+            found += known or [None] * len(nest.flatten(observation[key]))
+        return found
 
     def normalized(self, observation: Nest) -> list[tf.Tensor]:
         """Return the leaves of an observation that are normalized, as f32."""
@@ -204,12 +211,14 @@ class ObservationNormalizer(tf.Module):
 
     def named_variables(self, acting: bool = True) -> dict[str, keras.Variable]:
         """Return the statistics of what is needed to act, or of all other entries."""
-        pairs = zip(self._keys, self.moments, strict=True)
-        chosen = [x for key, x in pairs if (key in self._acting) == acting]
+        pairs = list(zip(self._keys, self.moments, strict=True))
+        chosen = [x for x in pairs if (x[0] in self._acting) == acting]
         variables = {}
-        for index, moments in enumerate(chosen):
+        for index, (key, moments) in enumerate(chosen):
             if moments is not None:
-                variables |= nest.prefixed(str(index), moments.named_variables())
+                # Entries of critics alone may differ between a run and its start.
+                name = str(index) if acting else f"{key}/{index}"
+                variables |= nest.prefixed(name, moments.named_variables())
         return variables
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -14,7 +14,7 @@ from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.ops import histograms
-from tfagents_batch.types import Trajectory
+from tfagents_batch.types import Nest, Trajectory
 
 # A weight belongs to the group whose words its path contains; other weights to none.
 _GROUPS = {
@@ -41,8 +41,8 @@ def update_histograms(
     mask = trajectory.mask
     rows = functools.partial(histograms.rows, mask=mask)
     metrics = {
-        "histogram/action": rows(nest.flatten(batch.action)[0]),
-        "histogram/mode": rows(nest.flatten(policy.mode())[0]),
+        **_parts("histogram/action", batch.action, rows),
+        **_parts("histogram/mode", policy.mode(), rows),
         "histogram/log_prob": rows(batch.log_prob),
         "histogram/entropy": rows(policy.entropy()),
         "histogram/target": rows(batch.target),
@@ -51,6 +51,12 @@ def update_histograms(
     metrics |= weight_histograms({"network": optimizer})
     raw = nest.map(lambda x: x[:-1], trajectory.steps.observation)
     return metrics | observations.metrics(raw, batch.steps.observation, mask)
+
+
+def _parts(name: str, action: Nest, rows: Callable[[tf.Tensor], tf.Tensor]) -> Metrics:
+    """Return rows of actions, each part of a Dict or Tuple by its path."""
+    parts = nest.named(action, name)
+    return {path: rows(x) for path, x in parts.items()}
 
 
 def weight_histograms(optimizers: Mapping[str, Optimizer]) -> Metrics:

@@ -216,7 +216,9 @@ def _joint(space: gs.Dict | gs.Tuple, squash: bool, scale: bool) -> Family:
     def build(outputs, std=None, mask=None) -> Any:
         own = tf.split(outputs, [x.size for x in parts], -1)
         stds = cut(std, [x.std_size for x in parts])
-        masks = cut(mask, [x.mask_size for x in parts])
+        # LiteRT does not split a bool.
+        flags = mask if mask is None else tf.cast(mask, tf.float32)
+        masks = cut(flags, [x.mask_size for x in parts])
         rows = zip(parts, own, stds, masks, strict=True)
         return Joint(space, [part.make(x, y, z) for part, x, y, z in rows])
 

@@ -8,6 +8,7 @@ own, and the rewards that they would have had. Observations are a Dict with
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -128,13 +129,22 @@ def of(strategy: Strategy, goals: int, env: Env) -> Hindsight:
 def _of_python(env: Env, spec: EnvSpec) -> Rewards:
     """Return the rewards of an environment in Python, which is created once more."""
     constructor = getattr(env, "constructor", None)
-    one: Any = None if constructor is None else constructor().unwrapped
-    compute = getattr(one, "compute_reward", None)
+    if constructor is None:
+        raise UserError(
+            "replay.her needs one more environment, for rewards of goals, but env is "
+            "an object that exists; pass its id or a function that returns one"
+        )
+    one: Any = constructor()
+    weakref.finalize(env, one.close)
+    try:
+        compute = one.get_wrapper_attr("compute_reward")
+    except AttributeError:
+        compute = None
     if compute is None:
         raise UserError(
-            "replay.her needs rewards of goals: the environment has no method "
-            "compute_reward(achieved_goal, desired_goal, info); add it, or leave "
-            "replay.her out"
+            "replay.her needs rewards of goals: neither the environment nor a wrapper "
+            "has a method compute_reward(achieved_goal, desired_goal, info); add it, "
+            "or leave replay.her out"
         )
 
     def rewards(achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:

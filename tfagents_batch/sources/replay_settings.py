@@ -105,6 +105,14 @@ class ReplaySettings:
                 "nothing would be learned; lower --algorithm.warmup_steps or raise "
                 "--steps"
             )
+        wanted = run.settings.accepts()[self.kind]
+        least = wanted.length * run.num_envs
+        if start < least and getattr(run.settings.network, "core", "none") != "none":
+            raise UserError(
+                f"warmup_steps is {start}, but {run.num_envs} environments need "
+                f"{least} steps until there is a window of {wanted.length} steps to "
+                f"learn from; set --algorithm.warmup_steps={least} or more"
+            )
         if checked.prior:
             prior.check(checked, run.settings.accepts()[self.kind])
         if checked.her != "none":
@@ -118,7 +126,7 @@ class ReplaySettings:
             "replay.stack": self.stack,
             "replay.prior": self.prior,
             "pool": run.pool if run.pool != "none" else "",
-            "a stored recurrent state": recorded,
+            "--algorithm.stored_state=true": recorded,
         }.items():
             if value:
                 raise UserError(

@@ -220,6 +220,16 @@ def _take_roles(
     return facts | {"not_loaded": [*taken.new, *taken.left]}
 
 
+def _sees(config: RunConfig) -> str:
+    """Return what the value sees, for an error."""
+    keys = [
+        f"{name}={','.join(value)}"
+        for name in ("actor_keys", "critic_keys")
+        if (value := getattr(config.settings, name, ()))
+    ]
+    return f"has {' and '.join(keys)}" if keys else "sees what the actor sees"
+
+
 def _check_settings(name: str, saved: RunConfig, own: RunConfig) -> None:
     """Check the settings that the meaning of an agent's weights depends on."""
     old, new = (getattr(x.settings, "exploration", None) for x in (saved, own))
@@ -228,6 +238,13 @@ def _check_settings(name: str, saved: RunConfig, own: RunConfig) -> None:
             f"init_from: the agent of {name} has exploration={old}, but this run has "
             f"exploration={new}, and standard deviations of sde are other weights; set "
             f"--algorithm.exploration={old}"
+        )
+    splits = [getattr(x.settings, "splits", False) for x in (saved, own)]
+    if splits[0] != splits[1] and "rollouts" in own.settings.accepts():
+        raise UserError(
+            f"init_from: the value of {name} {_sees(saved)}, but that of this run "
+            f"{_sees(own)}, so that other weights belong to it; give this run the same "
+            "--algorithm.actor_keys and --algorithm.critic_keys"
         )
     for setting in own.settings.OF_AGENT:
         old, new = (operator.attrgetter(setting)(x.settings) for x in (saved, own))

@@ -126,7 +126,7 @@ def test_statistics_and_weights_of_critics_are_for_training_only():
         variables = make_case(name).learner.named_variables()
         shapes = {k: x.shape for k, x in variables.items() if k.endswith("/mean")}
         assert shapes["statistics/observations/0/mean"] == (2,)
-        assert shapes["learner/observations/0/mean"] == (3,)
+        assert shapes["learner/observations/velocity/0/mean"] == (3,)
         assert "statistics/observations/1/mean" not in shapes
         first = next(x for k, x in variables.items() if k.startswith("policy/network"))
         assert first.shape[0] == 2

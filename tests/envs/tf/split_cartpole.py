@@ -41,3 +41,12 @@ class Split(Hidden):
     """CartPole that also shows the velocities, as another entry."""
 
     entries: ClassVar[dict] = Hidden.entries | {"velocity": ([1, 3], VELOCITY)}
+
+
+class More(Hidden):
+    """CartPole whose other entries, one before and one behind, nobody has seen."""
+
+    entries: ClassVar[dict] = Hidden.entries | {
+        "angle": ([2], gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)),
+        "speed": ([1, 3, 1], gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)),
+    }
