@@ -84,7 +84,7 @@ class Imitation(tf.Module):
         observation, now = steps.observation, tf.constant(self._step, tf.int64)
         if self._keys:
             observation = {key: observation[key] for key in self._keys}
-        time, batch = steps.first.shape
+        time, batch = (nest.static_size(steps.first, axis) for axis in (0, 1))
         rows = nest.fold(steps._replace(observation=observation, info={}))
         state = self._teacher.initial_state(time * batch)
         if self._squared:

@@ -181,7 +181,7 @@ class SelectEntries(gymnasium.ObservationWrapper, RecordConstructorArgs):
             )
             for name, chosen in (indices if self._named else {"": indices}).items()
         }
-        parts = {
+        parts: dict[str, gymnasium.Space] = {
             name: gs.Box(space.low[x], space.high[x], dtype=space.dtype)
             for name, x in self._indices.items()
         }
