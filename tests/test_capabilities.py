@@ -47,7 +47,7 @@ MASKS = {  # the lowest masks: one action of each choice is valid
     "MultiDiscrete": [1, 0, 0, 1, 0],
     "MultiBinary": [1, 0, 0],
     "Box": [1, 0, 0],
-    "Dict": [1, 0, 0, 1, 0, 0],
+    "Dict": [1, 0, 0],
 }
 CORES = {"feed-forward": "none", "GRU": "gru", "LSTM": "lstm"}
 

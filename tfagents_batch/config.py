@@ -165,6 +165,14 @@ def check(config: Config, path: str = "") -> Config:
             if not isinstance(value, hint):
                 wanted = f"{hint.__module__}.{hint.__qualname__}"
                 raise UserError(f"{name} is {value!r}; expected a {wanted}")
+            known = {x.name for x in dataclasses.fields(hint)}
+            for more in dataclasses.fields(value):  # of a class that extends it
+                given = getattr(value, more.name)
+                if more.name not in known and given != more.default:
+                    raise UserError(
+                        f"{name}.{more.name} is {given}, but this algorithm has no "
+                        "such setting; leave it out"
+                    )
         elif hint is not Any:
             value = changes[field.name] = _checked(fields.kind(hint), value, name)
             complaint = fields.out_of_bounds(value, field.metadata)

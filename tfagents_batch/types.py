@@ -197,6 +197,18 @@ class ActionValueHeads(NamedTuple):
     allowed: tf.Tensor | tuple = ()
 
 
+class Remembered(NamedTuple):
+    """Observations ``[..., ...]`` with what a recurrent core remembers up to them.
+
+    Attributes:
+      features: f32 ``[..., units]``, outputs of the core.
+      observation: the observations, for action masks and features of actions.
+    """
+
+    features: tf.Tensor
+    observation: Nest
+
+
 class Decision(NamedTuple):
     """Decisions of a policy in N states, and what it knows of these states.
 
@@ -291,6 +303,7 @@ class Windows(NamedTuple):
       ratio: updates per environment step, and the step of the first one.
       n_step, gamma: number of rewards of a target, and discount factor.
       no_rows: reason why logged rows cannot be among the windows; empty if they can.
+      recorded: numbers of the recurrent state that is stored with every step.
     """
 
     batch_size: int
@@ -299,6 +312,7 @@ class Windows(NamedTuple):
     n_step: int = 1
     gamma: float = 1.0
     no_rows: str = ""
+    recorded: int = 0
 
 
 class Rows(NamedTuple):

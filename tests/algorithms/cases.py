@@ -202,11 +202,13 @@ def experience(agent, **options) -> Trajectory:
             lambda x: tf.concat([x[t : t + rows] for t in starts], 1), nested
         )
 
+    behavior = cut(trajectory.behavior, size - 1)
     return Trajectory(
         cut(trajectory.steps, size),
         cut(trajectory.action, size - 1),
-        cut(trajectory.behavior, size - 1),
-        weight=tf.ones([len(starts) * B]),
+        behavior,
+        nest.map(lambda x: x[0], behavior.pop("state", ())),
+        tf.ones([len(starts) * B]),
     )
 
 

@@ -46,6 +46,15 @@ CASES = {
         "policy_delay": 2,
     },
     "td3-crossq": {"critic": {"batch_renorm": True}, "quantiles": 5},
+    "dqn-gru": {"network": {"core": "gru"}, "sequence_length": 6, "n_step": 2},
+    "sac-lstm": {"network": {"core": "lstm"}, "sequence_length": 6},
+    "td3-gru": {
+        "network": {"core": "gru"},
+        "sequence_length": 6,
+        "stored_state": False,
+        "exploration": "ou",
+    },
+    "pqn-lstm": {"network": {"core": "lstm"}, "normalize_return": True},
     "dqn-soft": {"target": "munchausen", "distribution": "qr", "temperature": 0.1},
     **{
         f"{name}-normalized": {"normalize_observation": True, "normalize_return": True}

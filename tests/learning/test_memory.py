@@ -38,6 +38,46 @@ def test_a_network_without_memory_fails_on_cartpole_without_velocities(tmp_path)
     assert max(returns) < 100, returns
 
 
+# The zoo's recurrent PPO reaches 500 and -218 at 100,000 steps.
+REPLAY = pytest.mark.parametrize(
+    ("preset", "seeds", "enough", "threshold", "without"),
+    [
+        ("dqn/tmaze", 3, 3, 3.8, 1.7),
+        ("dqn/cartpole-hidden", 5, 4, 475, 100),
+        ("sac/pendulum-hidden", 3, 3, -250, -400),
+    ],
+)
+
+
+def returns(preset, seeds, folder, **options):
+    for seed in range(1, seeds + 1):
+        run = tfb.train(
+            config=preset, seed=seed, eval_every=0, logdir=folder, **options
+        )
+        yield tfb.evaluate(run.logdir, episodes=100).mean_return
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@REPLAY
+def test_a_replay_algorithm_remembers(
+    preset, seeds, enough, threshold, without, tmp_path
+):
+    found = list(returns(preset, seeds, tmp_path))
+    assert sum(x >= threshold for x in found) >= enough, found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@REPLAY
+def test_a_replay_algorithm_without_memory_fails(
+    preset, seeds, enough, threshold, without, tmp_path
+):
+    core = {"network.core": "none", "sequence_length": None, "burn_in": None}
+    (found,) = returns(preset, 1, tmp_path, settings=core)
+    assert found < without
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_student_without_velocities_learns_in_a_tenth_of_its_teachers_steps(tmp_path):

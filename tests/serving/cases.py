@@ -36,6 +36,14 @@ ACTIONS = {
     "binary": gs.MultiBinary([2, 2]),
     "box": gs.Box(np.float32([-1, 0]), np.float32([1, 5])),
     "free": gs.Box(-np.inf, np.inf, (2,)),
+    "parts": gs.Dict(
+        {
+            "kind": gs.Discrete(3, start=1),
+            "how far": gs.Tuple(
+                [gs.Box(np.float32([-1, 0]), np.float32([1, 5])), gs.MultiBinary(2)]
+            ),
+        }
+    ),
 }
 
 
@@ -56,7 +64,7 @@ QUICK = [
     ("sac", "vector", "box", {"normalize_observation": True}, None),
 ]
 SLOW = [
-    *(("ppo", "vector", action, {}, None) for action in ACTIONS),
+    *(("ppo", "vector", action, {}, None) for action in ACTIONS if action != "parts"),
     *(("ppo", x, "discrete", {}, None) for x in ("mask", "pixels", "tuple")),
     ("ppo", "masks", "multi", {}, None),
     ("ppo", "dict", "multi", GRU, None),

@@ -7,6 +7,7 @@ trains the cells and checks the refusals, so every claim on the page is tested.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import pathlib
@@ -67,14 +68,6 @@ class Refusal(NamedTuple):
 
 
 REFUSED = (
-    Refusal(
-        ("action", ("Dict",)),
-        None,
-        "a Dict action space",
-        "anything",
-        "actions are one array; join the parts with a wrapper",
-        r"action space Dict.* is not supported; use .* wrapper",
-    ),
     Refusal(
         ("mask", ("mask",)),
         ("action", ("MultiBinary", "Box")),
@@ -241,6 +234,7 @@ _ACTIONS = {
     "MultiDiscrete": gs.MultiDiscrete([3, 2]),
     "MultiBinary": gs.MultiBinary(3),
     "Box": gs.Box(-1, 1, (2,)),
+    "Dict and Tuple": gs.Tuple([gs.Discrete(3), gs.Box(-1, 1, (2,))]),
 }
 _EXPERIENCE = {
     "rollouts": "rollouts",
@@ -262,11 +256,13 @@ def algorithms() -> str:
     for name, (_, settings) in REGISTRY.items():
         taken = [each for each in _ACTIONS if _takes(name, each)]
         masked = [each for each in taken if _takes(name, each, mask=True)]
-        memory = hasattr(settings().network, "core")
+        fields = {x.name for x in dataclasses.fields(settings().network)}
+        memory = ["GRU, LSTM"] if "core" in fields else []
+        memory += ["your own"] if "value_core" in fields else []
         one_step = {"n_step": 1} if hasattr(settings, "n_step") else {}
         accepted = config.replace(settings(), one_step).accepts()
         learns = [_EXPERIENCE[each] for each in accepted]
-        row = taken, masked, ["GRU, LSTM, your own"] if memory else [], learns
+        row = taken, masked, memory, learns
         cells = tuple(", ".join(each) or "no" for each in row)
         found.setdefault(cells, []).append(name)
     head = "| algorithm | actions | action masks | memory | learns from |\n"
@@ -279,8 +275,8 @@ def _takes(name: str, action: str, mask: bool = False) -> bool:
     space = _ACTIONS[action]
     parts = {**_PART.spaces}
     if mask:
-        width = {"Discrete": 3, "MultiDiscrete": 5, "MultiBinary": 3, "Box": 2}
-        parts["action_mask"] = gs.MultiBinary(width[action])
+        width = {"MultiDiscrete": 5, "Box": 2}
+        parts["action_mask"] = gs.MultiBinary(width.get(action, 3))
     kind, settings = REGISTRY[name]
     small = config.replace(settings(), {"network": {"hidden": (4,)}})
     try:

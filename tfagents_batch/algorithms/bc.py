@@ -40,7 +40,9 @@ class BCConfig(RowSettings):
     learning_rate: Schedule = number(
         Constant(1e-3), "learning rate of the optimizer", least=0
     )
-    network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the network")
+    network: actor.RowActorConfig = option(
+        actor.RowActorConfig(), "shape of the network"
+    )
 
 
 class BC(tf.Module):

@@ -58,10 +58,12 @@ class BCQConfig(RowValueSettings):
         "(max) or the learned one (double)",
     )
     loss: td.Loss = option("huber", "loss of the TD error")
-    network: q_network.QConfig = option(
-        q_network.QConfig(), "shape of the network of action values"
+    network: q_network.RowQConfig = option(
+        q_network.RowQConfig(), "shape of the network of action values"
     )
-    imitator: actor.ActorConfig = option(actor.ActorConfig(), "shape of the imitator")
+    imitator: actor.RowActorConfig = option(
+        actor.RowActorConfig(), "shape of the imitator"
+    )
 
     OF_AGENT: ClassVar[tuple[str, ...]] = (
         "network.activation",

@@ -19,6 +19,7 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.shared import alarms
 from tfagents_batch.algorithms.shared.off_policy import OffPolicySettings
 from tfagents_batch.algorithms.shared.optimization import NetworkLearner
+from tfagents_batch.algorithms.shared.sequences import Sequences
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import InputSchedule
@@ -131,7 +132,7 @@ class DQNConfig(OffPolicySettings):
     @property
     def window(self) -> int:
         """Steps of a window; SARSA needs the action of the last one."""
-        return self.n_step + 1 + (self.target == "sarsa")
+        return super().window + (self.target == "sarsa")
 
     @property
     def no_rows(self) -> str:
@@ -143,7 +144,7 @@ class DQNConfig(OffPolicySettings):
                 f"target=munchausen with n_step={self.n_step} adds to each reward, and "
                 "a row has only their sum; set --algorithm.n_step=1"
             )
-        return ""
+        return super().no_rows
 
     def check(self) -> DQNConfig:
         checked = super().check()
@@ -208,7 +209,7 @@ class DQN(tf.Module):
     def make_policy(self) -> EpsilonGreedy:
         network = self._make_network()  # refuses other actions than Discrete
         config, temperature = self.config, self.config.temperature
-        return EpsilonGreedy(
+        policy = EpsilonGreedy(
             network,
             self._spec.action_space.start,
             InputSchedule(config.begun(config.exploration)),
@@ -216,6 +217,8 @@ class DQN(tf.Module):
             None if temperature is None else InputSchedule(config.begun(temperature)),
             config.observations(self._spec.observation_space, self._custom is None),
         )
+        policy.records = config.records_state
+        return policy
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
@@ -227,13 +230,16 @@ class DQN(tf.Module):
         trajectory, metrics = learner.begin(trajectory, step)
         keys = seeds.split(seeds.key(seed, "network"), 3)
         noise = _Noise(*(self.network.noise([1], key) for key in keys))
-        batch = self._transition(trajectory, noise)
-        returns, probability = self._returns(trajectory, batch, noise)
+        sequences = Sequences(self.config, trajectory)
+        trajectory = sequences.trajectory
+        batch = self._transition(sequences, noise)
+        returns, probability = self._returns(sequences, batch, noise)
         mask, action = batch.mask, self.policy.index(batch.action)
         _, valid = networks.split_mask(batch.step.observation)
 
         def loss():
-            heads = self.network(batch.step, (), noise.learned)[0]
+            step = sequences.now(batch, self.network)
+            heads = self.network(step, (), noise.learned)[0]
             outputs = td.chosen(heads.outputs, action)
             losses = values.losses(outputs, returns, probability)
             total = td.loss(losses, mask, trajectory.weight)
@@ -271,13 +277,15 @@ class DQN(tf.Module):
         }
         # Rainbow's priority is the KL divergence: this loss minus the target's entropy.
         priority = losses if config.distribution == "c51" else tf.abs(error)
-        return Updated(metrics, masked.safe(priority, mask))
+        priority = sequences.priority(masked.safe(priority, mask), mask)
+        return Updated(metrics, priority)
 
     def assess(self, trajectory: Trajectory) -> Assessment:
         """Return values, targets and greedy actions of rows, without their noise."""
         noise = _Noise((), (), ())
-        batch = self._transition(trajectory, noise)
-        returns, probability = self._returns(trajectory, batch, noise)
+        sequences = Sequences(self.config, trajectory)
+        batch = self._transition(sequences, noise)
+        returns, probability = self._returns(sequences, batch, noise)
         q = self.network(batch.step)[0].q
         _, valid = networks.split_mask(batch.step.observation)
         target = tf.reduce_sum(returns * probability, -1)
@@ -288,11 +296,12 @@ class DQN(tf.Module):
         parts = self.config.network, self._custom, self.config.values()
         return q_network.q_network(self._spec, *parts)
 
-    def _transition(self, trajectory: Trajectory, noise: _Noise) -> windows.Transition:
-        """Return the transitions that the windows begin with."""
+    def _transition(self, sequences: Sequences, noise: _Noise) -> windows.Transition:
+        """Return the transitions that are learned from."""
         config, bonus = self.learner.inputs, None
+        trajectory = sequences.trajectory
         if config.target == "munchausen":
-            bonus = self._bonus(trajectory, noise)
+            bonus = self._bonus(sequences, noise)
         batch = windows.transition(trajectory, config.n_step, config.gamma, bonus)
         if config.target == "sarsa":
             follows = self._next_action(trajectory, batch)[1]
@@ -312,12 +321,13 @@ class DQN(tf.Module):
         return windows.row(trajectory.action, batch.length, n), ~first
 
     def _returns(
-        self, trajectory: Trajectory, batch: windows.Transition, noise: _Noise
+        self, sequences: Sequences, batch: windows.Transition, noise: _Noise
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the targets: m returns with probabilities, f32 ``[N, m]`` each."""
         config = self.learner.inputs
         _, valid = networks.split_mask(batch.next.observation)
-        heads = self.target(batch.next, (), noise.target)[0]
+        last = sequences.then(batch, self.target)
+        heads = self.target(last, (), noise.target)[0]
         returns, probability = self.target.distribution.returns(heads.outputs)
         if config.target == "munchausen":
             temperature = config.munchausen.temperature
@@ -326,10 +336,12 @@ class DQN(tf.Module):
             )
         else:
             if config.target == "sarsa":
-                action = self.policy.index(self._next_action(trajectory, batch)[0])
+                action = self._next_action(sequences.trajectory, batch)[0]
+                action = self.policy.index(action)
                 action = tf.maximum(action, 0)
             elif config.target == "double":
-                action = best(self.network(batch.next, (), noise.choice)[0].q, valid)
+                last = sequences.then(batch, self.network)
+                action = best(self.network(last, (), noise.choice)[0].q, valid)
             else:
                 action = best(heads.q, valid)
             returns = td.chosen(returns, action)
@@ -337,14 +349,13 @@ class DQN(tf.Module):
         returns = td.target(batch.reward, batch.discount, returns)
         return masked.safe(returns, batch.mask), tf.stop_gradient(probability)
 
-    def _bonus(self, trajectory: Trajectory, noise: _Noise) -> tf.Tensor:
+    def _bonus(self, sequences: Sequences, noise: _Noise) -> tf.Tensor:
         """Return alpha times the clipped tau ln pi(a | s), f32 ``[n, N]``."""
         config, n = self.learner.inputs.munchausen, self.learner.inputs.n_step
-        steps = trajectory.steps._replace(info={})
-        rows = nest.fold(nest.map(lambda x: x[:n], steps))
+        rows = nest.fold(sequences.steps(self.target, n))
         _, valid = networks.split_mask(rows.observation)
         q = self.target(rows, (), noise.target)[0].q
-        action = trajectory.action[:n]
+        action = sequences.trajectory.action[:n]
         taken = self.policy.index(tf.reshape(action, [-1]))
         log = td.chosen(td.log_policy(q, config.temperature, valid), taken)
         bonus = tf.clip_by_value(config.temperature * log, config.clip, 0.0)

@@ -9,19 +9,19 @@ Williams 1996), for several epochs of minibatches.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared import alarms, sequences
 from tfagents_batch.algorithms.shared.normalization import NormalizationSettings
 from tfagents_batch.algorithms.shared.optimization import (
     NetworkLearner,
     OptimizerSettings,
 )
 from tfagents_batch.config import inherited, number, option
-from tfagents_batch.graph import epochs
+from tfagents_batch.graph import epochs, training_batch
 from tfagents_batch.graph.inputs import Inputs, InputSchedule
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks, q_network, user
@@ -32,6 +32,7 @@ from tfagents_batch.types import (
     Accepts,
     DefaultSource,
     EnvSpec,
+    Nest,
     Rollouts,
     TimeStep,
     Trajectory,
@@ -61,6 +62,11 @@ class PQNConfig(NormalizationSettings, OptimizerSettings):
     )
     epochs: int = option(2, "passes over a rollout", least=1)
     minibatch_size: int = option(128, "transitions per gradient step", least=1)
+    sequence_length: int | None = option(
+        None,
+        "with network.core, steps per training sequence; none: the rollout",
+        least=1,
+    )
     network: q_network.QConfig = option(
         q_network.QConfig(layer_norm=True), "shape of the network"
     )
@@ -70,6 +76,11 @@ class PQNConfig(NormalizationSettings, OptimizerSettings):
         *("network.activation", "network.dueling"),
         *NormalizationSettings.OF_NORMALIZATION,
     )
+
+    def check(self) -> Self:
+        checked = super().check()
+        sequences.check_core(checked, sequence_length=None)
+        return checked
 
     def accepts(self) -> Accepts:
         return {"rollouts": Rollouts()}
@@ -85,11 +96,13 @@ class PQNConfig(NormalizationSettings, OptimizerSettings):
 
 
 class _Rows(NamedTuple):
-    """Transitions ``[N, ...]`` with their targets, f32 ``[N]``."""
+    """Transitions ``[N, ...]``, or sequences ``[N, L, ...]`` of a recurrent network."""
 
     step: TimeStep
     action: tf.Tensor
-    target: tf.Tensor
+    target: tf.Tensor  # f32
+    mask: Nest = ()  # of sequences, bool: transitions that count
+    state: Nest = ()  # of sequences, before their first step, [N, ...]
 
 
 class PQN(tf.Module):
@@ -116,7 +129,7 @@ class PQN(tf.Module):
         network = q_network.q_network(self._spec, shape, self._custom)
         config, spec = self.config, self._spec
         running = config.normalize_return is True
-        return EpsilonGreedy(
+        policy = EpsilonGreedy(
             network,
             spec.action_space.start,
             InputSchedule(config.epsilon),
@@ -125,6 +138,8 @@ class PQN(tf.Module):
             ),
             gamma=Inputs(config).gamma if running else None,
         )
+        policy.records = policy.encoder is not None
+        return policy
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on one rollout ``[T, B]``, by minibatches of squared errors."""
@@ -133,20 +148,27 @@ class PQN(tf.Module):
         trajectory, metrics = learner.begin(trajectory, step)
         steps = trajectory.steps._replace(info={})
         action = self.policy.index(trajectory.action)
-        q = self.network.unroll(steps)[0].q
+        state = trajectory.behavior.get("state", ())
+        q = self.network.unroll(steps, nest.map(lambda x: x[0], state))[0].q
         target = self._targets(trajectory, q)
-        first = nest.map(lambda x: x[:-1], steps)
-        rows = nest.fold(_Rows(first, action, target))
+        first, size = nest.map(lambda x: x[:-1], steps), config.minibatch_size
+        rows, counts = nest.fold((_Rows(first, action, target), mask))
+        if state:
+            most = nest.static_size(mask, 0)
+            length = min(config.sequence_length or most, most)
+            rows = training_batch.cut(_Rows(first, action, target, mask), length)
+            rows = rows._replace(state=training_batch.starts(state, length))
+            counts, size = tf.reduce_any(rows.mask, 1), max(1, size // length)
 
         def train(rows, taken):
             def td_loss():
-                q = self.network(rows.step)[0].q
-                error = td.chosen(q, rows.action) - rows.target
-                loss = masked.mean(tf.square(error), taken) / 2
+                q, action, target, counts = self._minibatch(rows, taken)
+                error = td.chosen(q, action) - target
+                loss = masked.mean(tf.square(error), counts) / 2
                 loss += networks.added_loss(self.network)
                 return loss, {
                     "loss/td": loss,
-                    "value/td_error": masked.mean(tf.abs(error), taken),
+                    "value/td_error": masked.mean(tf.abs(error), counts),
                 }
 
             losses, gradient = learner.optimizers["network"].minimize(td_loss)
@@ -156,9 +178,9 @@ class PQN(tf.Module):
             train,
             METRICS,
             rows,
-            tf.reshape(mask, [-1]),
+            counts,
             epochs=config.epochs,
-            minibatch_size=config.minibatch_size,
+            minibatch_size=size,
             seed=seed,
         )
         taken = tf.reduce_sum(tf.one_hot(action, q.shape[-1]) * q[:-1], -1)
@@ -172,6 +194,14 @@ class PQN(tf.Module):
             "policy/epsilon": self.policy.epsilon(step),
         }
         return Updated(metrics)
+
+    def _minibatch(self, rows: _Rows, taken: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Return values f32 ``[M, A]``, actions, targets, and which count, ``[M]``."""
+        if not rows.state:
+            return self.network(rows.step)[0].q, rows.action, rows.target, taken
+        state, rows = rows.state, training_batch.swap(rows._replace(state=()))
+        q = self.network.unroll(rows.step, state)[0].q
+        return nest.fold((q, rows.action, rows.target, rows.mask & taken))
 
     def _targets(self, trajectory: Trajectory, q: tf.Tensor) -> tf.Tensor:
         """Return Q(lambda) returns, f32 ``[T, B]``; ``q`` is ``[T + 1, B, A]``.

@@ -18,6 +18,7 @@ from gymnasium import spaces as gs
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms import sac_cql
 from tfagents_batch.algorithms.shared import actor_critic, critic_values
+from tfagents_batch.algorithms.shared.sequences import Sequences
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs
@@ -83,8 +84,11 @@ class SACConfig(actor_critic.ActorCriticSettings):
         return None
 
 
+# Rows have no memory, so there are fewer settings of networks.
 @dataclasses.dataclass(frozen=True)
-class CQLConfig(actor_critic.UncollectedSettings, SACConfig):
+class CQLConfig(  # pyright: ignore[reportIncompatibleVariableOverride]
+    actor_critic.UncollectedSettings, SACConfig
+):
     """Settings of CQL."""
 
     exploration: Kind = inherited(
@@ -196,7 +200,9 @@ class SAC(tf.Module):
             parts = config.network, heads, custom, std
             network = ActorNetwork(self._of_actor, *parts)
             acting = limits, config.random_steps, config.action_noise(), seen, every
-            return SquashedNormal(network, *acting)
+            policy = SquashedNormal(network, *acting)
+            policy.records = config.records_state
+            return policy
         if config.exploration != "none":
             raise UserError(
                 f"exploration is {config.exploration}, but the action space is "
@@ -204,7 +210,9 @@ class SAC(tf.Module):
                 "--algorithm.exploration out"
             )
         parts = config.network, custom, config.random_steps, seen
-        return softmax(self._of_actor, *parts)
+        policy = softmax(self._of_actor, *parts)
+        policy.records = config.records_state
+        return policy
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
@@ -221,13 +229,19 @@ class SAC(tf.Module):
         learner, config, extra = self.learner, self.learner.inputs, self._extra
         optimizers, alpha = learner.optimizers, self._temperature()
         trajectory, metrics = learner.begin(trajectory, step)
+        sequences = Sequences(self.config, trajectory)
+        trajectory = sequences.trajectory
         batch = windows.transition(trajectory, config.n_step, config.gamma)
-        mask, later = batch.mask, self._draw(batch.next, seeds.key(seed, "later"))
-        apart = None if config.critic.batch_renorm else self._target(batch, later, seed)
+        mask, last = batch.mask, sequences.then(batch, self.network)
+        later, apart = self._draw(last, seeds.key(seed, "later")), None
+        if not config.critic.batch_renorm:
+            ended = batch._replace(next=sequences.then(batch, self.targets))
+            apart = self._target(ended, later, seed)
         drawn = extra.draw(self.policy, batch, seed) if extra else ()
 
         def critic_loss():
-            outputs, target = self._outputs(batch, later, seed, apart)
+            begun = batch._replace(step=sequences.now(batch, self.critics))
+            outputs, target = self._outputs(begun, later, seed, apart)
             parts, gap = (target, mask, trajectory.weight), ()
             loss, error, q = critic_values.loss(config, outputs, *parts)
             if extra:
@@ -237,10 +251,10 @@ class SAC(tf.Module):
             return loss, (loss, q, target.mean, error, gap)
 
         def actor_loss():
-            now = self._draw(batch.step, seeds.key(seed, "now"))
-            q = critic_values.of_actor(
-                config, self.critics, batch.step, now.action, seed
-            )
+            now = sequences.now(batch, self.network)
+            now = self._draw(now, seeds.key(seed, "now"))
+            step = sequences.now(batch, self.critics)
+            q = critic_values.of_actor(config, self.critics, step, now.action, seed)
             q, log_prob = self._expected(q, now, batch.step)
             loss = masked.mean(alpha * log_prob - q, mask)
             loss += networks.added_loss(self.network)
@@ -274,7 +288,8 @@ class SAC(tf.Module):
             "policy/temperature": self._temperature(),
         }
         shown = loss, q, target, error, mask, config.histograms
-        return Updated(metrics | actor_critic.critic_metrics(*shown), error)
+        metrics |= actor_critic.critic_metrics(*shown)
+        return Updated(metrics, sequences.priority(error, mask))
 
     def _draw(self, step: TimeStep, key: tf.Tensor) -> _Drawn:
         """Draw an action in each row."""

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.shared import actor_critic, critic_values
+from tfagents_batch.algorithms.shared.sequences import Sequences
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.policies.box import Deterministic, Kind
@@ -23,6 +24,7 @@ from tfagents_batch.types import (
     BoxAssessment,
     DefaultSource,
     EnvSpec,
+    TimeStep,
     Trajectory,
     Updated,
 )
@@ -71,8 +73,11 @@ class DDPGConfig(TD3Config):
     target_noise: float | None = inherited(TD3Config, "target_noise", default=None)
 
 
+# Rows have no memory, so there are fewer settings of networks.
 @dataclasses.dataclass(frozen=True)
-class TD3BCConfig(actor_critic.UncollectedSettings, TD3Config):
+class TD3BCConfig(  # pyright: ignore[reportIncompatibleVariableOverride]
+    actor_critic.UncollectedSettings, TD3Config
+):
     """Settings of TD3+BC; scales of noise are in units of half an action's range."""
 
     learning_rate: Schedule = inherited(
@@ -119,7 +124,9 @@ class TD3(tf.Module):
         network = actor.ActorNetwork(*parts)
         noise, own = config.action_noise(), self._custom is None
         seen = config.observations(self._spec.observation_space, own)
-        return Deterministic(network, limits, config.random_steps, noise, seen)
+        policy = Deterministic(network, limits, config.random_steps, noise, seen)
+        policy.records = config.records_state
+        return policy
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
@@ -132,9 +139,14 @@ class TD3(tf.Module):
         """
         learner, policy, config = self.learner, self.policy, self.learner.inputs
         trajectory, metrics = learner.begin(trajectory, step)
+        sequences = Sequences(self.config, trajectory)
+        trajectory = sequences.trajectory
         batch = windows.transition(trajectory, config.n_step, config.gamma)
-        mask, later = batch.mask, self._later_action(batch, seed)
-        apart = None if config.critic.batch_renorm else self._target(batch, later, seed)
+        mask, last = batch.mask, sequences.then(batch, self._target_actor)
+        later, apart = self._later_action(last, seed), None
+        if not config.critic.batch_renorm:
+            ended = batch._replace(next=sequences.then(batch, self._targets))
+            apart = self._target(ended, later, seed)
         taken = policy.bounds.unit(batch.action)
 
         def critic_loss():
@@ -143,7 +155,8 @@ class TD3(tf.Module):
                 q, then = critic_values.joint(config, self.critics, *asked)
                 target = critic_values.returns(config, then).target(batch)
             else:
-                q = critic_values.now(config, self.critics, batch.step, taken, seed)
+                step = sequences.now(batch, self.critics)
+                q = critic_values.now(config, self.critics, step, taken, seed)
                 target = apart
             parts = target, mask, trajectory.weight
             loss, error, q = critic_values.loss(config, q, *parts)
@@ -151,8 +164,8 @@ class TD3(tf.Module):
             return loss, (loss, q, target.mean, error)
 
         def actor_loss():
-            action = policy.unit(batch.step)
-            asked = batch.step, action, seed
+            action = policy.unit(sequences.now(batch, self.network))
+            asked = sequences.now(batch, self.critics), action, seed
             q = critic_values.of_actor(config, self.critics, *asked)
             if config.bc_alpha is None:
                 loss = -masked.mean(q, mask)
@@ -174,12 +187,13 @@ class TD3(tf.Module):
         learner.reset(seed)
         metrics |= actor_critic.noise_metrics(policy.action_noise, step)
         shown = loss, q, target, error, mask, config.histograms
-        return Updated(metrics | actor_critic.critic_metrics(*shown), error)
+        metrics |= actor_critic.critic_metrics(*shown)
+        return Updated(metrics, sequences.priority(error, mask))
 
-    def _later_action(self, batch: windows.Transition, seed) -> tf.Tensor:
+    def _later_action(self, last: TimeStep, seed) -> tf.Tensor:
         """Return the target actor's actions in the last states, f32 ``[N, A]``."""
         config = self.learner.inputs
-        action = self.policy.unit(batch.next, self._target_actor)
+        action = self.policy.unit(last, self._target_actor)
         if config.target_noise is not None:
             shape = [nest.static_size(action), self.policy.bounds.size]
             noise = seeds.normal(shape, seeds.key(seed, "target"))
@@ -198,5 +212,5 @@ class TD3(tf.Module):
 
     def assess(self, trajectory: Trajectory) -> BoxAssessment:
         batch = windows.transition(trajectory, 1, self.learner.inputs.gamma)
-        target = self._target(batch, self._later_action(batch, 0), None)
+        target = self._target(batch, self._later_action(batch.next, 0), None)
         return actor_critic.assessment(self, batch, target.mean)

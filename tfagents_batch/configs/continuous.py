@@ -26,6 +26,19 @@ def _mujoco(algorithm: str, env: str):
 PRESETS = {
     # Learning rate of rl-baselines3-zoo. Target: a mean return of at least -200.
     **{f"{name}/pendulum": _pendulum(name) for name in ("sac", "td3", "ddpg")},
+    # The speed is hidden, and the GRUs infer it. Target: a mean return of -250.
+    "sac/pendulum-hidden": trained_by(
+        "sac",
+        ("Pendulum-v1", 50_000, 4, {"capacity": 50_000}),
+        {"wrappers": [{"name": "SelectEntries", "indices": [0, 1]}]},
+        gamma=0.98,
+        learning_rate=1e-3,
+        batch_size=32,
+        train_every=4,
+        sequence_length=16,
+        burn_in=6,
+        network={"hidden": (64, 64), "core": "gru"},
+    ),
     # rl-baselines3-zoo's warm-up; the rest are our defaults. Targets within 300,000
     # steps: 4000 for SAC on HalfCheetah, 1000 for TD3 on Hopper.
     **{

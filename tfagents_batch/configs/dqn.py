@@ -93,6 +93,38 @@ PRESETS = {
         epsilon="linear(1, 0.1, 12000)",
         network={"hidden": (256, 256)},
     ),
+    # Velocities are hidden, and a GRU infers them. Target: a mean return of 475.
+    "dqn/cartpole-hidden": trained_by(
+        "dqn",
+        ("CartPole-v1", 200_000, 16, {"capacity": 100_000}),
+        {"wrappers": [{"name": "SelectEntries", "indices": [0, 2]}]},
+        n_step=1,
+        target="max",
+        learning_rate="linear(1e-3, 0)",
+        batch_size=64,
+        train_every=16,
+        train_updates=8,
+        target_tau=0.005,
+        epsilon="linear(1, 0.04, 8000)",
+        normalize_observation=True,
+        sequence_length=16,
+        burn_in=6,
+        network={"hidden": (64, 64), "core": "gru"},
+    ),
+    # A GRU remembers the sign: a mean return of 4; at most 1.5 without memory.
+    "dqn/tmaze": trained_by(
+        "dqn",
+        ("tf/TMaze-v0", 60_000, 16, {"capacity": 50_000}),
+        n_step=1,
+        learning_rate=1e-3,
+        gamma=0.98,
+        batch_size=64,
+        train_every=16,
+        epsilon="linear(1, 0.02, 30000)",
+        sequence_length=20,
+        burn_in=0,
+        network={"hidden": (32, 32), "core": "gru"},
+    ),
     **{f"dqn/{game.lower()}-minatar": _minatar(game) for game in _GAMES},
     **{
         f"rainbow/{game.lower()}-minatar": _minatar(game, rainbow=True)

@@ -13,21 +13,21 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tfagents_batch import nest
-from tfagents_batch.config import option
+from tfagents_batch.config import inherited, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn import networks
+from tfagents_batch.nn import networks, recurrent_encoder
 from tfagents_batch.nn.encoder import ACTION_MASK, Encoder, LayerSettings
 from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.nn.layers.state_noise import StateNoise
 from tfagents_batch.nn.user import model as user_model
 from tfagents_batch.ops import distributions
-from tfagents_batch.types import EnvSpec, Nest, TimeStep
+from tfagents_batch.types import EnvSpec, Nest, Remembered, TimeStep
 
 _SCALE = 0.01  # of the last kernel: actions begin near the middle of their bounds
 
 
 @dataclasses.dataclass(frozen=True)
-class ActorConfig(LayerSettings):
+class RowActorConfig(LayerSettings):
     """Shape of the networks of an actor and its critics."""
 
     USUAL: ClassVar[tuple[int, ...]] = (256, 256)
@@ -59,6 +59,13 @@ def check_equal(name: str, hidden: tuple[int, ...] | None) -> None:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class ActorConfig(RowActorConfig):
+    """Shape of the networks of an actor and its critics, which may have memory."""
+
+    core: networks.Core = inherited(networks.NetworkConfig, "core", default="none")
+
+
 class ActorNetwork(keras.Model):
     """Map observations to the outputs of a policy; ``heads`` has their sizes by name.
 
@@ -71,7 +78,7 @@ class ActorNetwork(keras.Model):
     def __init__(
         self,
         spec: EnvSpec,
-        config: ActorConfig,
+        config: RowActorConfig,
         heads: Mapping[str, int],
         network: Any = None,
         sde_std: float | None = None,
@@ -103,9 +110,8 @@ class ActorNetwork(keras.Model):
 
     def call(self, timestep: TimeStep, state: Nest = ()):
         """Return the outputs, ``{name: f32 [N, size]}``, and the state."""
-        observation, _ = networks.split_mask(timestep.observation)
-        features = self.encoder(observation, training=False)
-        features = self.tower(tf.cast(features, tf.float32))
+        features, state = encoded(self, timestep, state)
+        features = self.tower(features)
         pairs = zip(self.names, self.heads, strict=True)
         outputs = {name: head(features) for name, head in pairs}
         if self.state_noise is not None:
@@ -113,8 +119,18 @@ class ActorNetwork(keras.Model):
         return outputs, state
 
 
+def encoded(network: Any, timestep: TimeStep, state: Nest) -> tuple[tf.Tensor, Nest]:
+    """Return the features of steps, f32 ``[N, F]``, and the network's next state."""
+    timestep, state = recurrent_encoder.remembered(network, timestep, state)
+    observation, _ = networks.split_mask(timestep.observation)
+    if isinstance(observation, Remembered):
+        return observation.features, state
+    features = network.encoder(observation, training=False)
+    return tf.cast(features, tf.float32), state
+
+
 def encoder_and_hidden(
-    spec: EnvSpec, config: ActorConfig, network: Any, critic: bool = False
+    spec: EnvSpec, config: RowActorConfig, network: Any, critic: bool = False
 ) -> tuple[keras.layers.Layer, tuple[int, ...]]:
     """Return the encoder of observations, and the hidden layers that follow it.
 
@@ -133,11 +149,13 @@ def encoder_and_hidden(
     if network is None:
         encoder = Encoder(spec.observation_space, config.cnn)
         encoder.check_size(hidden[0] if hidden else 1)
-        return encoder, hidden
+        return recurrent_encoder.with_core(encoder, hidden, config, critic)
     model = user_model.create(network, spec)
     user_model.outputs(model, spec, {})
-    user_model.warn_of_unused(config, model, ("hidden", "activation", "initializer"))
-    return model, hidden if critic else ()
+    used = ("hidden", "activation", "initializer", "core")
+    user_model.warn_of_unused(config, model, used)
+    hidden = hidden if critic else ()
+    return recurrent_encoder.with_core(model, hidden, config, critic)
 
 
 class Bounds(NamedTuple):

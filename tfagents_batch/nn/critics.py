@@ -12,7 +12,12 @@ from tfagents_batch import nest
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.actor import ActorConfig, check_equal, encoder_and_hidden
+from tfagents_batch.nn.actor import (
+    RowActorConfig,
+    check_equal,
+    encoded,
+    encoder_and_hidden,
+)
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP, Hidden, Which
 from tfagents_batch.types import EnvSpec, TimeStep
 
@@ -80,7 +85,7 @@ class Critics(keras.Model):
     def __init__(
         self,
         spec: EnvSpec,
-        config: ActorConfig,
+        config: RowActorConfig,
         count: int,
         inputs: int = 0,
         outputs: int = 1,
@@ -140,5 +145,4 @@ class Critics(keras.Model):
         return tf.reduce_mean(outputs, -1) if self._quantiles else outputs
 
     def _features(self, timestep: TimeStep) -> tf.Tensor:
-        observation, _ = networks.split_mask(timestep.observation)
-        return tf.cast(self.encoder(observation, training=False), tf.float32)
+        return encoded(self, timestep, ())[0]

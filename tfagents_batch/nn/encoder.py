@@ -71,7 +71,15 @@ class LayerSettings:
             raise UserError(
                 unknown(f"{path}activation", settings.activation, ACTIVATIONS)
             )
+        if settings.core != "none" and settings.hidden == ():
+            raise UserError(
+                f"{path}core is {settings.core} but {path}hidden is empty; add the "
+                f"core's number of units to {path}hidden"
+            )
         return settings
+
+    # Only of networks that can have memory, such as ``networks.NetworkConfig``.
+    core = "none"
 
     @property
     def units(self) -> tuple[int, ...]:

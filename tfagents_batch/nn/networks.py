@@ -19,9 +19,10 @@ from tfagents_batch.nn.layers.blocks import POLICY_SCALE, Mean, Towers
 from tfagents_batch.nn.layers.state_noise import StateNoise
 from tfagents_batch.nn.recurrent import RecurrentTowers, ValueCore
 from tfagents_batch.ops import distributions
-from tfagents_batch.types import ActorCriticHeads, EnvSpec, Nest, TimeStep
+from tfagents_batch.types import ActorCriticHeads, EnvSpec, Nest, Remembered, TimeStep
 
 Std = Literal["exp", "softplus"]
+Core = Literal["none", "gru", "lstm"]
 CORE_BEHIND_IMAGE = (256,)  # as in IMPALA (Espeholt et al. 2018)
 # Names of Keras' layers that never convolve.
 _PLAIN = {
@@ -89,9 +90,7 @@ class NetworkConfig(LayerSettings):
         above=0,
         group="actions",
     )
-    core: Literal["none", "gru", "lstm"] = option(
-        "none", "recurrent layer in place of the last hidden layer"
-    )
+    core: Core = option("none", "recurrent layer in place of the last hidden layer")
     value_core: ValueCore = option(
         "own",
         "recurrent layer of the value: its own, the same as the policy's, or none",
@@ -114,11 +113,6 @@ class NetworkConfig(LayerSettings):
             raise UserError(
                 f"{path}squash with {path}mean=tanh would squash twice and never reach "
                 "the bounds; use one of them"
-            )
-        if config.core != "none" and config.hidden == ():
-            raise UserError(
-                f"{path}core is {config.core} but {path}hidden is empty; add the "
-                f"core's number of units to {path}hidden"
             )
         return config
 
@@ -205,7 +199,7 @@ class ActorCritic(keras.Model):
             self.state_noise = StateNoise(self._std, self.family.size, False)
         elif self.family.needs_std:
             self._trained_std = self.add_weight(
-                shape=(self.family.size,),
+                shape=(self.family.std_size,),
                 initializer=keras.initializers.Constant(self._std.start),
                 name=self._std.name,
             )
@@ -311,7 +305,7 @@ def actor_critic(
 
 
 def _check_sde(family: distributions.Family, spec: EnvSpec) -> None:
-    if not family.needs_std:
+    if family.parts or not family.needs_std:
         raise UserError(
             f"exploration is sde, but the action space is {spec.action_space}; noise "
             "that is a function of the state needs a Box of floats, leave "
@@ -320,11 +314,20 @@ def _check_sde(family: distributions.Family, spec: EnvSpec) -> None:
 
 
 def head_options(config: NetworkConfig, family: distributions.Family) -> dict[str, Any]:
-    """Return the options of the heads of ``Towers`` for a family of policies."""
+    """Return the options of the heads of ``Towers`` for a family of policies.
+
+    UserError if it has not only means and they are to be squashed.
+    """
+    mean = config.mean if family.needs_std else "linear"
+    if family.parts and mean != "linear":
+        raise UserError(
+            "network.mean is tanh, but actions have several parts; use "
+            "--algorithm.network.squash, which keeps those of a Box in their bounds"
+        )
     return {
         "initializer": config.initializer,
         "policy_scale": config.policy_scale,
-        "mean": config.mean if family.needs_std else "linear",
+        "mean": mean,
     }
 
 
@@ -390,6 +393,9 @@ def numbered(variables: Sequence[keras.Variable]) -> dict[str, keras.Variable]:
 
 def split_mask(observation: Nest) -> tuple[Nest, tf.Tensor | None]:
     """Return an observation without its action mask, and the mask as bool, or None."""
+    if isinstance(observation, Remembered):
+        rest, mask = split_mask(observation.observation)
+        return observation._replace(observation=rest), mask
     if not isinstance(observation, dict) or ACTION_MASK not in observation:
         return observation, None
     features = {k: v for k, v in observation.items() if k != ACTION_MASK}

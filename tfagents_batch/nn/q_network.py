@@ -10,9 +10,9 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tfagents_batch import nest, seeds
-from tfagents_batch.config import option
+from tfagents_batch.config import inherited, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn import networks
+from tfagents_batch.nn import networks, recurrent_encoder
 from tfagents_batch.nn.encoder import (
     Encoder,
     LayerSettings,
@@ -23,13 +23,13 @@ from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.nn.layers.noisy import NoisyDense
 from tfagents_batch.nn.user import model as user_model
 from tfagents_batch.ops.value_distributions import Distribution, ReturnMean
-from tfagents_batch.types import ActionValueHeads, EnvSpec, Nest, TimeStep
+from tfagents_batch.types import ActionValueHeads, EnvSpec, Nest, Remembered, TimeStep
 
 ACTION_FEATURES = "action_features"  # key in a Dict observation: a row for each action
 
 
 @dataclasses.dataclass(frozen=True)
-class QConfig(LayerSettings):
+class RowQConfig(LayerSettings):
     """Shape of a network of action values."""
 
     USUAL: ClassVar[tuple[int, ...]] = (128, 128)
@@ -49,13 +49,20 @@ class QConfig(LayerSettings):
         False, "normalize the inputs of each hidden layer's activation (LayerNorm)"
     )
 
-    def check(self, path: str = "") -> QConfig:
+    def check(self, path: str = "") -> RowQConfig:
         """Return the checked settings; see ``LayerSettings.check``."""
         if self.noisy and self.layer_norm:
             raise UserError(
                 f"{path}noisy and {path}layer_norm are both true; use one of them"
             )
         return super().check(path)
+
+
+@dataclasses.dataclass(frozen=True)
+class QConfig(RowQConfig):
+    """Shape of a network of action values that may have memory."""
+
+    core: networks.Core = inherited(networks.NetworkConfig, "core", default="none")
 
 
 class QBody(keras.Model):
@@ -68,7 +75,8 @@ class QBody(keras.Model):
     the layers: Q(s, a) of any set of actions.
 
     Args:
-      encoder: layer or model from observations to features ``[N, F]``.
+      encoder: layer or model from observations to features ``[N, F]``; maybe a
+        ``RecurrentEncoder``.
       hidden: units of the hidden layers, of each tower if there are two.
       actions, outputs: A, number of actions, and n, outputs of each.
       config: activation, initializer, ``dueling`` and ``noisy``.
@@ -82,7 +90,7 @@ class QBody(keras.Model):
         hidden: tuple[int, ...],
         actions: int,
         outputs: int,
-        config: QConfig,
+        config: RowQConfig,
         action_encoder: keras.layers.Layer | None = None,
     ):
         super().__init__(name="q_network", dtype="float32")
@@ -98,11 +106,15 @@ class QBody(keras.Model):
         """Leave it to the first call, which Keras would otherwise trace before."""
 
     def call(self, observation, valid=None, noise=()):
-        if self.action_encoder is None:
-            features = rows = self.encoder(observation)
+        if isinstance(observation, Remembered):
+            features, observation = observation
+        elif self.action_encoder is None:
+            features = self.encoder(observation)
         else:
             rest = {k: v for k, v in observation.items() if k != ACTION_FEATURES}
             features = self.encoder(rest)
+        rows = features
+        if self.action_encoder is not None:
             by_action = self.action_encoder(observation[ACTION_FEATURES])
             by_action = tf.reshape(by_action, [-1, by_action.shape[1] // self.actions])
             rows = tf.concat([tf.repeat(features, self.actions, 0), by_action], -1)
@@ -150,7 +162,9 @@ def _noise_of(layers: list, shape, key: tf.Tensor) -> Nest:
     return tuple(layer.noise(shape, key) for layer, key in keys)
 
 
-def _tower(hidden: tuple[int, ...], units: int, config: QConfig, name: str) -> _Tower:
+def _tower(
+    hidden: tuple[int, ...], units: int, config: RowQConfig, name: str
+) -> _Tower:
     kind, activation = config.initializer, config.activation
     if config.noisy:
         layers = [
@@ -175,7 +189,7 @@ def _mean_over_actions(advantage: tf.Tensor, mask: tf.Tensor | None) -> tf.Tenso
     return tf.reduce_sum(advantage * share[..., tf.newaxis], 1, keepdims=True)
 
 
-_DEFAULTS, _MEAN = QConfig(), ReturnMean()
+_DEFAULTS, _MEAN = RowQConfig(), ReturnMean()
 
 
 class QNetwork(keras.Model):
@@ -201,11 +215,21 @@ class QNetwork(keras.Model):
         self.distribution = distribution
         # Weights exist before the first program is traced, and shapes are checked.
         steps = networks.dummy_steps(spec)
-        self.unroll(steps, ())
+        state = self.initial_state(steps.first.shape[1])
+        self.unroll(steps, state)
         self.built = True
         self.convolves = networks.convolves(
-            self, lambda steps: self.unroll(steps)[0].q, steps
+            self, lambda *inputs: self.unroll(*inputs)[0].q, steps, state
         )
+
+    @property
+    def encoder(self) -> Any:
+        """Encoder of the built-in body; None for a user's model of values."""
+        return self.body.encoder if isinstance(self.body, QBody) else None
+
+    def initial_state(self, batch: int) -> Nest:
+        encoder = recurrent_encoder.of(self)
+        return () if encoder is None else encoder.initial_state(batch)
 
     def noise(self, shape, key: tf.Tensor) -> Nest:
         """Draw the noise of noisy layers; ``()`` if there are none.
@@ -215,11 +239,14 @@ class QNetwork(keras.Model):
         return self.body.noise(shape, key) if self.noisy else ()
 
     def call(self, timestep: TimeStep, state: Nest = (), noise: Nest = ()):
+        timestep, state = recurrent_encoder.remembered(self, timestep, state)
         features, mask = networks.split_mask(timestep.observation)
         return self._heads(features, mask, noise), state
 
     def unroll(self, steps: TimeStep, state: Nest = ()):
         """Return the values of steps ``[T, B, ...]``, without noise."""
+        if (encoder := recurrent_encoder.of(self)) is not None:
+            steps, state = encoder.unroll(steps, state)
         heads = nest.batch_apply(
             lambda x: self._heads(*networks.split_mask(x)), steps.observation
         )
@@ -237,7 +264,7 @@ class QNetwork(keras.Model):
 
 def q_network(
     spec: EnvSpec,
-    config: QConfig = _DEFAULTS,
+    config: RowQConfig = _DEFAULTS,
     network: Any = None,
     distribution: Distribution = _MEAN,
 ) -> QNetwork:
@@ -276,6 +303,7 @@ def q_network(
             return QNetwork(model, spec, distribution)
         used = ("dueling", "initializer", "noisy")
         used += ("hidden", "activation") if parametric else ()
+        used += ("hidden", "core") if config.core != "none" else ()
         user_model.warn_of_unused(config, model, used)
         hidden = config.units if parametric else ()
         encoder = model
@@ -285,6 +313,10 @@ def q_network(
             single = encoder.is_single_image and not parametric
             hidden = () if single else config.USUAL
         encoder.check_size(hidden[0] if hidden else actions * outputs)
+    ignored = ACTION_FEATURES if parametric else ""
+    encoder, hidden = recurrent_encoder.with_core(
+        encoder, hidden, config, parametric, ignored
+    )
     body = QBody(encoder, hidden, actions, outputs, config, action_encoder)
     return QNetwork(body, spec, distribution)
 

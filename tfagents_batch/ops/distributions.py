@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import spaces
+from tfagents_batch import seeds, spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Distribution
 from tfagents_batch.ops import event
@@ -33,8 +33,12 @@ from tfagents_batch.ops.gaussian import (
     TanhNormal,
     normal_noise,
 )
+from tfagents_batch.ops.joint import Joint
+from tfagents_batch.types import Nest
 
-SUPPORTED = "Discrete, MultiDiscrete, MultiBinary, or a Box of floats"
+SUPPORTED = (
+    "Discrete, MultiDiscrete, MultiBinary, a Box of floats, or a Dict or Tuple of them"
+)
 # Bounds near the largest float say that there are none, and actions would overflow.
 _LARGEST = 1e30
 
@@ -52,15 +56,26 @@ class Family:
     """Family of distributions over one action space; see ``for_space``."""
 
     name: str  # of the distribution's class
-    size: int  # number of outputs that ``make`` needs; also the width of its mask
-    shape: tuple[int, ...]  # of one action
-    dtype: tf.DType  # of actions, tf.int32 or tf.float32
+    size: int  # number of outputs that ``make`` needs
+    shape: tuple[int, ...]  # of one action; () if it has parts
+    dtype: tf.DType | None  # of actions, tf.int32 or tf.float32; None if it has parts
     _build: Callable[..., Distribution]
-    _noise: Callable[..., tf.Tensor]
+    _noise: Callable[..., Nest]
     _noise_shape: tuple[int, ...]
-    needs_std: bool = False  # whether ``make`` needs a standard deviation
-    takes_mask: bool = False  # whether actions can be masked
+    std_size: int = 0  # width of the standard deviation; 0 if there is none
+    mask_size: int = 0  # width of a mask; 0 if actions cannot be masked
     squashed: bool = False  # whether actions are kept inside their bounds
+    parts: tuple[Family, ...] = ()  # families of the leaves of a Dict or Tuple
+
+    @property
+    def needs_std(self) -> bool:
+        """Whether ``make`` needs a standard deviation."""
+        return self.std_size > 0
+
+    @property
+    def leaves(self) -> tuple[Family, ...]:
+        """Families of the leaves of an action, one if it has no parts."""
+        return self.parts or (self,)
 
     def make(
         self,
@@ -72,33 +87,37 @@ class Family:
 
         Args:
           outputs: f32 ``[..., size]``, logits or means.
-          std: f32 ``[..., size]`` or ``[size]``, greater than 0, where ``needs_std``.
-          mask: bool (or numbers, where 0 is invalid) ``[..., size]``.
+          std: f32 ``[..., std_size]`` or ``[std_size]``, greater than 0, where
+            ``needs_std``.
+          mask: bool (or numbers, where 0 is invalid) ``[..., mask_size]``.
 
         Raises:
-          UserError: if an argument is missing, not supported or not ``size`` wide.
+          UserError: if an argument is missing, not supported or has another width.
         """
-        tensors = {"policy output": outputs, "std": std, "action_mask": mask}
-        for name, tensor in tensors.items():
-            if tensor is not None and tensor.shape[-1:] != (self.size,):
-                raise UserError(
-                    f"{name} has shape {tuple(tensor.shape)}; {self.name} over this "
-                    f"action space needs [..., {self.size}]"
-                )
-        if self.needs_std != (std is not None):
-            need = "needs a std" if self.needs_std else "has no std"
-            raise UserError(f"{self.name} {need}; see Family.needs_std")
-        if mask is not None and not self.takes_mask:
+        if mask is not None and not self.mask_size:
             raise UserError(
                 f"{self.name} cannot mask actions; only Discrete and MultiDiscrete "
                 'action spaces support observation["action_mask"]'
             )
+        if self.needs_std != (std is not None):
+            need = "needs a std" if self.needs_std else "has no std"
+            raise UserError(f"{self.name} {need}; see Family.needs_std")
+        for name, tensor, size in (
+            ("policy output", outputs, self.size),
+            ("std", std, self.std_size),
+            ("action_mask", mask, self.mask_size),
+        ):
+            if tensor is not None and tensor.shape[-1:] != (size,):
+                raise UserError(
+                    f"{name} has shape {tuple(tensor.shape)}; {self.name} over this "
+                    f"action space needs [..., {size}]"
+                )
         options = {"std": std} if self.needs_std else {}
-        options |= {"mask": mask} if self.takes_mask else {}
+        options |= {"mask": mask} if self.mask_size else {}
         return self._build(outputs, **options)
 
-    def noise(self, shape, seed) -> tf.Tensor:
-        """Draw the noise for ``sample``, ``[*shape, ...]``, in one op."""
+    def noise(self, shape, seed) -> Nest:
+        """Draw the noise for ``sample``, ``[*shape, ...]``, in one op for each part."""
         return self._noise([*shape, *self._noise_shape], seed)
 
 
@@ -109,7 +128,9 @@ def for_space(
 
     Args:
       space: Discrete (Categorical), MultiDiscrete (MultiCategorical), MultiBinary
-        (Bernoulli) or float Box of any shape (DiagNormal, or TanhNormal).
+        (Bernoulli), float Box of any shape (DiagNormal, or TanhNormal), or a Dict or
+        Tuple of them (Joint), whose outputs, standard deviations and masks are those of
+        its leaves, side by side, in the order of ``spaces.leaves``.
       squash: keep Box actions inside their bounds (TanhNormal).
       scale: whether means and standard deviations of a DiagNormal are in halves of the
         range of actions, and means around its middle: -1 is the lower bound and 1 the
@@ -119,6 +140,8 @@ def for_space(
     Raises:
       UserError: for any other space, and with ``squash`` for infinite bounds.
     """
+    if isinstance(space, gs.Dict | gs.Tuple):
+        return _joint(space, squash, scale)
     shape = tuple(int(size) for size in space.shape or ())
     if isinstance(space, gs.Discrete):
         chosen = partial(Categorical, start=int(space.start))
@@ -173,7 +196,41 @@ def finite_bounds(space: gs.Box) -> tuple[np.ndarray, np.ndarray]:
 
 def _categorical(name, size, shape, build) -> Family:
     noise = gumbel_noise, (size,)
-    return Family(name, size, shape, tf.int32, build, *noise, takes_mask=True)
+    return Family(name, size, shape, tf.int32, build, *noise, mask_size=size)
+
+
+def _joint(space: gs.Dict | gs.Tuple, squash: bool, scale: bool) -> Family:
+    """Return the family of a space with parts."""
+    leaves = spaces.leaves(space)
+    if not leaves:
+        raise UserError(f"the action space {space} has no parts; expected at least one")
+    parts = tuple(for_space(leaf.space, squash, scale) for leaf in leaves)
+
+    def cut(x: tf.Tensor | None, sizes: list[int]) -> list[tf.Tensor | None]:
+        """Return the slice of each part; None where it has no width."""
+        if x is None:
+            return [None] * len(parts)
+        cuts = tf.split(x, sizes, -1)
+        return [y if size else None for y, size in zip(cuts, sizes, strict=True)]
+
+    def build(outputs, std=None, mask=None) -> Any:
+        own = tf.split(outputs, [x.size for x in parts], -1)
+        stds = cut(std, [x.std_size for x in parts])
+        masks = cut(mask, [x.mask_size for x in parts])
+        rows = zip(parts, own, stds, masks, strict=True)
+        return Joint(space, [part.make(x, y, z) for part, x, y, z in rows])
+
+    def noise(shape, seed):
+        own = [seeds.update_seed(seed, index) for index in range(len(parts))]
+        return tuple(x.noise(shape, y) for x, y in zip(parts, own, strict=True))
+
+    size, std_size, mask_size = (
+        sum(getattr(x, name) for x in parts)
+        for name in ("size", "std_size", "mask_size")
+    )
+    name = f"Joint({', '.join(f'{x.name}{list(x.shape)}' for x in parts)})"
+    own = name, size, (), None, build, noise, (), std_size, mask_size
+    return Family(*own, squashed=squash, parts=parts)
 
 
 def _refuse_empty(space: gs.Box) -> None:
@@ -202,5 +259,5 @@ def _box(space, shape, squash, scale) -> Family:
     name, size = "TanhNormal" if squash else "DiagNormal", math.prod(shape)
     noise = normal_noise, shape
     return Family(
-        name, size, shape, tf.float32, build, *noise, needs_std=True, squashed=squash
+        name, size, shape, tf.float32, build, *noise, std_size=size, squashed=squash
     )

@@ -43,6 +43,31 @@ def transition(
     return Transition(first, action, reward, discount, last, length, mask[0])
 
 
+def parts(trajectory: Trajectory, begin: int, count: int) -> Trajectory:
+    """Return parts of windows ``[T, N, ...]``, which begin at ``count`` steps.
+
+    Part ``i N + j`` of the result, ``[T - begin - count + 1, count N, ...]``, begins at
+    step ``begin + i`` of window j and has its weight.
+    """
+    weight = trajectory.weight
+    if tf.is_tensor(weight):
+        weight = tf.tile(weight, [count])
+    taken = trajectory.action, trajectory.behavior
+    action, behavior = shifted(taken, begin, count)
+    steps = shifted(trajectory.steps, begin, count)
+    return Trajectory(steps, action, behavior, (), weight)
+
+
+def shifted(nested: Nest, begin: int, count: int) -> Nest:
+    """Return ``[T - begin - count + 1, count N, ...]`` as in ``parts``."""
+
+    def leaf(x):
+        rows = range(begin, nest.static_size(x) - count + 1)
+        return tf.stack([nest.fold(x[row : row + count]) for row in rows])
+
+    return nest.map(leaf, nested)
+
+
 def row(nested: Nest, number: tf.Tensor, most: int) -> Nest:
     """Return row ``number[i]`` of each window ``[T, N, ...]``.
 

@@ -214,7 +214,7 @@ def plan(
         reason = "the network has convolutions, faster in a TensorFlow graph on a CPU"
         return Plan(["parts", "off"], reason)
     if not source:
-        reason = "the environments are stepped by Python calls from the graph"
+        reason = "Python is called from the graph, for environments or rewards of goals"
         return Plan(["update", "off"], reason)
     return Plan(["full", "update", "off"], "environments and update are one program")
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+import gymnasium
 import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gs
@@ -40,6 +41,7 @@ class DecisionFunction:
 
     Attributes:
       inputs, outputs: arrays in order.
+      actions: the outputs that are an action, one for each part of a Dict or Tuple.
       mask: name of the input that says which actions are possible; None without one.
     """
 
@@ -47,7 +49,8 @@ class DecisionFunction:
         self._policy, self._spec, self._exploration = policy, spec, float(exploration)
         self._step = step
         self._check_exploration()
-        parts = _observations(spec)
+        parts = _arrays(spec.observation_space, "observation")
+        self.actions = tuple(_arrays(spec.action_space, "action"))
         self.mask = next((x.name for x in parts if x.path == (ACTION_MASK,)), None)
         memory = nest.flatten(policy.memory(1, exploration > 0))
         self.inputs = tuple(parts)
@@ -61,8 +64,15 @@ class DecisionFunction:
             self.inputs += (self._noise(),)
         traced = tf.function(self.decide, autograph=False)
         outputs = traced.get_concrete_function(self.specs(batch=2)).structured_outputs
+        paths = {x.name: x.path for x in self.actions}
         self.outputs = tuple(
-            Array(name, re.sub(r"_\d+$", "", name), tuple(x.shape[1:]), x.dtype.name)
+            Array(
+                name,
+                "action" if name in paths else re.sub(r"_\d+$", "", name),
+                tuple(x.shape[1:]),
+                x.dtype.name,
+                paths.get(name, ()),
+            )
             for name, x in outputs.items()
         )
 
@@ -77,29 +87,33 @@ class DecisionFunction:
         """Return the outputs of inputs ``[N, ...]``, by name."""
         decision = self._decide(inputs)
         action = decision.action
-        outputs = {"action": self._inside(action)}
+        parts = zip(self.actions, self._inside(action), strict=True)
+        outputs = {field.name: part for field, part in parts}
         if self._is_box:
             if decision.log_density is not None:
                 # Where an action is clipped, the density is that of the sample.
                 outputs |= {"sample": action, "log_density": decision.log_density}
-        else:
+        elif not self._has_parts:
             outputs |= self._explored(decision, inputs.get("noise"))
         outputs |= decision.values
         parts = enumerate(nest.flatten(decision.state))
         return outputs | {f"next_state_{i}": x for i, x in parts}
 
-    def score(self, inputs: Tensors, action: tf.Tensor) -> tf.Tensor:
-        """Return how good a policy finds actions that are not a Box, f32 ``[N]``.
+    def score(self, inputs: Tensors, actions: Tensors) -> tf.Tensor:
+        """Return how good a policy finds actions of whole numbers, f32 ``[N]``.
 
-        Two greedy actions with the same score are equally right.
+        Two greedy actions with the same score are equally right. ``actions`` are such
+        outputs by name; a Box is no part of it.
         """
         decision = self._decide(inputs)
         if "values" in decision.values:
-            index = action - int(self._spec.action_space.start)
+            index = actions["action"] - int(self._spec.action_space.start)
             values = decision.values["values"]
             return tf.reduce_sum(tf.one_hot(index, values.shape[-1]) * values, -1)
-        assert decision.random is not None
-        return decision.random.log_prob(action)
+        random = cast(Any, decision.random)
+        pairs = zip(self.actions, getattr(random, "parts", (random,)), strict=True)
+        scores = [x.log_prob(actions[k.name]) for k, x in pairs if k.name in actions]
+        return tf.add_n(scores)
 
     # ---- parts
 
@@ -107,10 +121,19 @@ class DecisionFunction:
     def _is_box(self) -> bool:
         return isinstance(self._spec.action_space, gs.Box)
 
+    @property
+    def _has_parts(self) -> bool:
+        return isinstance(self._spec.action_space, gs.Dict | gs.Tuple)
+
     def _check_exploration(self) -> None:
         value = self._exploration
         if not 0 <= value <= 1:
             raise UserError(f"exploration is {value}; expected 0 to 1")
+        if self._has_parts and value:
+            raise UserError(
+                f"exploration is {value}, but actions have several parts; expected 0, "
+                "the greedy policy"
+            )
         if self._is_box and value not in (0, 1):
             raise UserError(
                 f"exploration is {value}, but actions are a Box: a mixture of the mode "
@@ -178,26 +201,30 @@ class DecisionFunction:
             outputs["probabilities"] = probabilities
         return outputs
 
-    def _inside(self, action: tf.Tensor) -> tf.Tensor:
-        """Return actions within the bounds of a Box."""
+    def _inside(self, action: Nest) -> list[tf.Tensor]:
+        """Return the parts of actions, within the bounds of a Box."""
         space = self._spec.action_space
-        if not self._is_box:
-            return action
-        return tf.clip_by_value(action, space.low, space.high)
+        pairs = zip(spaces.flatten(space, action), spaces.leaves(space), strict=True)
+        return [
+            tf.clip_by_value(x, leaf.space.low, leaf.space.high)
+            if isinstance(leaf.space, gs.Box)
+            else x
+            for x, leaf in pairs
+        ]
 
 
-def _observations(spec: EnvSpec) -> list[Array]:
-    """Return the parts of an observation, with names that every format takes.
+def _arrays(space: gymnasium.Space, role: str) -> list[Array]:
+    """Return the parts of a space, with names that every format takes.
 
     They differ in more than the case of letters, which TensorFlow does not tell apart.
     """
     fields: dict[str, Array] = {}
-    for leaf in spaces.leaves(spec.observation_space):
-        keys = "_".join(["observation", *map(str, leaf.path)])
+    for leaf in spaces.leaves(space):
+        keys = "_".join([role, *map(str, leaf.path)])
         name = re.sub(r"\W", "_", keys, flags=re.ASCII)
         while name.lower() in fields:
             name += "_"
-        field = Array(name, "observation", leaf.shape, leaf.dtype, leaf.path)
+        field = Array(name, role, leaf.shape, leaf.dtype, leaf.path)
         fields[name.lower()] = field
     return list(fields.values())
 

@@ -25,7 +25,7 @@ class Array(NamedTuple):
     role: str
     shape: tuple[int, ...]  # shape of one value, without the batch axis
     dtype: str  # name of the NumPy dtype
-    # Keys of the observation that lead to it; () for a plain space
+    # Keys of the observation or the action that lead to it; () for a plain space
     path: tuple[str | int, ...] = ()
     distribution: str = ""  # of noise, "uniform" in [0, 1) or standard "normal"
 
@@ -61,6 +61,20 @@ class Description:
     # inputs, outputs: arrays of the model, in order
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
+
+    @functools.cached_property
+    def action_parts(self) -> tuple[Array, ...]:
+        """Outputs that are the parts of a Dict or Tuple action; () for other spaces."""
+        return tuple(x for x in self.outputs if x.role == "action" and x.path)
+
+    def packed(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        """Return outputs with one "action" instead of its parts, a dict or tuple."""
+        if not self.action_parts:
+            return outputs
+        parts = {x.path: outputs[x.name] for x in self.action_parts}
+        names = {x.name for x in self.action_parts}
+        others = {name: x for name, x in outputs.items() if name not in names}
+        return {"action": _pack(self.action_space, parts, ()), **others}
 
     def with_role(self, role: str) -> tuple[Array, ...]:
         """Return the inputs with a role, in order."""
@@ -98,6 +112,17 @@ class Description:
         """Inputs of the observation without the action mask and the presence."""
         others = self.mask, self.presence
         return tuple(x for x in self.with_role("observation") if x.name not in others)
+
+
+def _pack(space: dict[str, Any], parts: dict[tuple, Any], path: tuple) -> Any:
+    """Return the value of a space's JSON, from its parts by path."""
+    if space["type"] == "Dict":
+        items = space["spaces"].items()
+        return {key: _pack(inner, parts, (*path, key)) for key, inner in items}
+    if space["type"] == "Tuple":
+        items = enumerate(space["spaces"])
+        return tuple(_pack(inner, parts, (*path, key)) for key, inner in items)
+    return parts[path]
 
 
 def difference(one: Description, other: Description) -> str:

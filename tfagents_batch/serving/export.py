@@ -222,7 +222,7 @@ def _interface(
 
 def _described(field: Array) -> dict[str, Any]:
     entry = field._asdict() | {"shape": list(field.shape), "path": list(field.path)}
-    if field.role != "observation":
+    if not field.path and field.role != "observation":
         del entry["path"]
     if not field.distribution:
         del entry["distribution"]

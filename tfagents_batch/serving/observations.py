@@ -200,10 +200,12 @@ def split(description: Description, outputs: dict[str, Any]) -> Answers:
     if "state" in outputs:
         parts = [x.tolist() for x in outputs["state"]]
         lists["state"] = [list(row) for row in zip(*parts, strict=True)]
-    return [
-        dict(zip(lists, values, strict=True), model_version=version)
-        for values in zip(*lists.values(), strict=True)
-    ]
+    rows = (
+        dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)
+    )
+    if description.action_parts:
+        rows = map(description.packed, rows)
+    return [dict(row, model_version=version) for row in rows]
 
 
 def not_finite(outputs: Mapping[str, Any]) -> dict[int, str]:

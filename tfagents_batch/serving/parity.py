@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,8 +77,9 @@ def compare(
     differences: dict[str, float] = {}
     problems = []
     ties = np.zeros(size, bool)
-    if "propensity" in expected:
-        ties = _ties(function, feeds, expected["action"], actual.get("action"))
+    numbers = [x.name for x in function.actions if expected[x.name].dtype.kind == "i"]
+    if numbers:
+        ties = _ties(function, feeds, numbers, expected, actual)
         if ties.mean() > _MOST_TIES:
             problems.append(f"action differs in {ties.sum()} rows, though by little")
     for name, right in expected.items():
@@ -86,7 +87,7 @@ def compare(
         if wrong is None or wrong.shape != right.shape or wrong.dtype != right.dtype:
             problems.append(f"{name} is {_kind(wrong)}; expected {_kind(right)}")
             continue
-        kept = slice(None) if name not in _OF_ACTION else ~ties
+        kept = slice(None) if name not in (*_OF_ACTION, *numbers) else ~ties
         tied = wrong[ties]
         possible = (tied >= 0) & (tied <= 1 + ABSOLUTE)  # False for NaN
         if name in _PROBABILITIES and not possible.all():
@@ -125,22 +126,32 @@ def _differ(
 def _ties(
     function: DecisionFunction,
     feeds: Arrays,
-    right: np.ndarray,
-    actual: np.ndarray | None,
+    names: Sequence[str],
+    right: Arrays,
+    actual: Arrays,
 ) -> np.ndarray:
-    """Return where two different actions are equally good, bool ``[N]``."""
-    if actual is None or actual.shape != right.shape:
-        return np.zeros(len(right), bool)
-    score = tf.function(function.score, reduce_retracing=True, autograph=False)
+    """Return where two different actions are equally good, bool ``[N]``.
+
+    ``names`` are the outputs that are whole numbers of an action.
+    """
+    size = len(right[names[0]])
+    if any(np.shape(actual.get(x)) != right[x].shape for x in names):
+        return np.zeros(size, bool)
+    function_score = tf.function(function.score, reduce_retracing=True, autograph=False)
+
+    def score(rows):
+        found = {x: rows[f"chosen/{x}"] for x in names}
+        return {"score": function_score({k: rows[k] for k in feeds}, found).numpy()}
+
     one, other = (
-        _in_chunks(
-            lambda x: {"score": score({k: x[k] for k in feeds}, x["chosen"]).numpy()},
-            {**feeds, "chosen": action},
-        )["score"]
-        for action in (right, actual)
+        _in_chunks(score, {**feeds, **{f"chosen/{x}": outputs[x] for x in names}})
+        for outputs in (right, actual)
     )
-    different = (right != actual).reshape(len(right), -1).any(-1)
-    return different & (np.abs(one - other) < _TIE + RELATIVE * np.abs(one))
+    different = np.zeros(size, bool)
+    for x in names:
+        different |= (right[x] != actual[x]).reshape(size, -1).any(-1)
+    distance = np.abs(one["score"] - other["score"])
+    return different & (distance < _TIE + RELATIVE * np.abs(one["score"]))
 
 
 def _reference(function: DecisionFunction) -> Run:

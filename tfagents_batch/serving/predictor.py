@@ -122,7 +122,8 @@ class Predictor:
           noise: noise that selects the actions; None draws it.
 
         Returns:
-          Outputs by name: "action" ``[B, ...]``; "propensity" or "log_density"
+          Outputs by name: "action" ``[B, ...]``, a dict or tuple of arrays for such
+          actions; "propensity" or "log_density"
           ``[B]``; "probabilities", "values" ``[B, A]`` or "value" ``[B]`` if the model
           has them; "state", a tuple of arrays, if it is recurrent.
 
@@ -139,7 +140,7 @@ class Predictor:
             (field,) = self._noise
             feeds[field.name] = to_array(noise, field, "noise", batch=True)
         _check_rows(feeds)
-        return self.run(feeds)
+        return self.description.packed(self.run(feeds))
 
     def predict(
         self, observations: Any, episode_start: Any = None, state: Any = None
@@ -152,7 +153,7 @@ class Predictor:
         """
         feeds = self._given(observations, episode_start, state)
         _check_rows(feeds)
-        return self.run_greedy(feeds)
+        return self.description.packed(self.run_greedy(feeds))
 
     def run(
         self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str] | None = None

@@ -331,13 +331,15 @@ def _check_actions(description: Description) -> None:
     """Compare the space of actions with the outputs and the names."""
     space, outputs = description.action_space, {x.name: x for x in description.outputs}
     parts = dict(_parts(space, ()))
-    if parts.keys() != {()}:
-        raise ValueError(f"action_space, which is a {space['type']}")
-    if outputs["action"].shape != parts[()]:
-        raise ValueError(
-            f"shape of action, which is {list(outputs['action'].shape)}, and "
-            f"{list(parts[()])} in action_space"
-        )
+    actions = [x for x in description.outputs if x.role == "action"]
+    if sorted(map(repr, parts)) != sorted(repr(x.path) for x in actions):
+        raise ValueError("outputs, which are not those of action_space")
+    for field in actions:
+        if field.shape != parts[field.path]:
+            raise ValueError(
+                f"shape of {field.name}, which is {list(field.shape)}, and "
+                f"{list(parts[field.path])} in action_space"
+            )
     if not description.is_discrete:
         if description.actions is not None:
             raise ValueError("actions, which has names, but they are not Discrete")

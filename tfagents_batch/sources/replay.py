@@ -14,6 +14,7 @@ from tfagents_batch.graph.state import NestVariables, variable
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
 from tfagents_batch.sources import replay_frames, replay_layout
+from tfagents_batch.sources.hindsight import Goals, Hindsight
 from tfagents_batch.sources.prior import PriorRows
 from tfagents_batch.sources.prioritized import Prioritized
 from tfagents_batch.sources.replay_layout import RingSpan
@@ -46,6 +47,7 @@ class Replay(tf.Module):
       wanted: what the algorithm samples: N windows, their length and the updates per
         environment step.
       prior: logged rows that take a share of every batch, or none.
+      hindsight: other goals of windows (HER), or none.
     """
 
     def __init__(
@@ -55,18 +57,20 @@ class Replay(tf.Module):
         like: Trajectory,
         wanted: Windows,
         prior: PriorRows | None = None,
+        hindsight: Hindsight | None = None,
     ):
         super().__init__()
-        self.prior = prior
+        self.prior, self._hindsight = prior, hindsight
         config = configs.check(config, "replay.")
         self.inner, self.config = inner, config
         ratio = wanted.ratio
         self._ratio = lambda: ratio  # tf.Module rewraps the containers it holds
         like = nest.map(lambda x: tf.TensorSpec(x.shape, x.dtype), like)
-        if "state" in like.behavior:
+        if "state" in like.behavior and not wanted.recorded:
             raise UserError(
-                "the policy is recurrent; recurrent networks cannot be trained from a "
-                "replay; use a network without memory, or an on-policy algorithm"
+                "the policy records a recurrent state, but the algorithm learns from "
+                "windows without one, so recurrent networks cannot be trained; use a "
+                "network without memory, or an on-policy algorithm"
             )
         batch = nest.static_size(like.steps.first, 1)
         if prior is not None and like.behavior:
@@ -108,8 +112,9 @@ class Replay(tf.Module):
 
     @property
     def compilable(self) -> bool:
-        """True if collecting can run under XLA."""
-        return self.inner.compilable
+        """True if collecting and sampling can run under XLA."""
+        goals = self._hindsight is None or self._hindsight.compilable
+        return self.inner.compilable and goals
 
     @property
     def actor(self) -> Any:
@@ -144,11 +149,14 @@ class Replay(tf.Module):
 
         Returns:
           Trajectory of steps ``[window, N, ...]``, actions ``[window - 1, N, ...]``,
-          and f32 ``[N]`` importance weights (ones if uniform).
+          the recurrent state before the first step, if acting has recorded it, and f32
+          ``[N]`` importance weights (ones if uniform).
         """
         del collected
         seed, step = tf.cast(seed, tf.int32), tf.cast(step, tf.int64)
-        windows = self._draw(seed, step)
+        windows, goals = self._draw(seed, step)
+        if self._hindsight is not None:
+            windows = self._hindsight.relabeled(windows, goals)
         if self.prior is None:
             return windows
         return self.prior.mixed(windows, seed, step)
@@ -285,7 +293,9 @@ class Replay(tf.Module):
         entered = tf.reshape(tf.stack([tf.zeros_like(valid[1]), valid[1]]), [-1])
         self._sampler.change(tf.concat(index, 0), entered)
 
-    def _draw_windows(self, seed: tf.Tensor, step: tf.Tensor) -> Trajectory:
+    def _draw_windows(
+        self, seed: tf.Tensor, step: tf.Tensor
+    ) -> tuple[Trajectory, Goals | tuple[()]]:
         sizes, stacks = self._sizes(), self._stacks()
         span = self._span.read()
         ring = Ring(sizes, span, self._size.read(), self._is_transition)
@@ -302,8 +312,30 @@ class Replay(tf.Module):
         # A step that is first ends the transition into it: no mask is left.
         ignored = ~valid & (tf.range(sizes.window) > 0)[:, tf.newaxis]
         steps = steps._replace(first=steps.first | ignored)
-        taken = self._taken.read(sizes.place(env, row), sizes.window - 1)
-        return Trajectory(steps, taken.action, taken.behavior, (), weight)
+        place = sizes.place(env, row)
+        taken, state = self._taken.read(place, sizes.window - 1), ()
+        behavior = dict(taken.behavior)
+        if "state" in behavior:  # of which only the first one is read
+            del behavior["state"]
+            state = self._taken.gather(place).behavior["state"]
+        windows = Trajectory(steps, taken.action, behavior, state, weight)
+        if self._hindsight is None:
+            return windows, ()
+        return windows, self._goals(self._hindsight, span, env, row, valid, seed)
+
+    def _goals(
+        self, hindsight: Hindsight, span: RingSpan, env, row, valid, seed
+    ) -> Goals:
+        """Return goals that the episodes of windows have reached."""
+        sizes = self._sizes()
+        ahead = 1 + tf.range(hindsight.limit)[:, tf.newaxis]
+        follows = self._is_transition(env, row + ahead - 1)
+        follows &= ahead <= (span.head - row) % sizes.rows
+        remaining = tf.reduce_sum(tf.math.cumprod(tf.cast(follows, tf.int32), 0), 0)
+        place = sizes.place(env, row + hindsight.distance(remaining, seed))
+        goal = self._steps.gather(place).steps.observation["achieved_goal"]
+        chosen = hindsight.chosen(row.shape[0], seed) & valid
+        return Goals(goal, chosen)
 
     def _is_transition(self, env: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
         """Return bool: whether a transition leads from a row to the next one."""

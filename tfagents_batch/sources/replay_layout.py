@@ -125,12 +125,13 @@ def changes(layout: RingLayout, before: RingSpan, after: RingSpan) -> tuple:
     return (end + offset, offset < entering), (first + offset, offset < leaving)
 
 
-def required_bytes(config: Any, spec: EnvSpec, window: int) -> int:
+def required_bytes(config: Any, spec: EnvSpec, window: int, recorded: int = 0) -> int:
     """Return the bytes of a replay's variables, without what acting records.
 
     What acting records is known only once networks exist; policies of this package that
-    learn from a replay record nothing. The bytes are those of the device in force, see
-    ``graph.state.kept``. Windows have ``window`` steps.
+    learn from a replay record their recurrent state only, of ``recorded`` numbers. The
+    bytes are those of the device in force, see ``graph.state.kept``. Windows have
+    ``window`` steps.
     """
     observation = nest.specs(spec.observation_space, (2, spec.num_envs))
     stacks = replay_frames.find(observation, config.stack)
@@ -138,6 +139,7 @@ def required_bytes(config: Any, spec: EnvSpec, window: int) -> int:
     action = nest.specs(spec.action_space, (1, spec.num_envs))
     row = sum(row_bytes(x, axis=2) for x in nest.flatten((stored, action)))
     row += 4 + 4  # reward; first, terminated, truncated, mask
+    row += 4 * recorded
     sizes = ring(config, spec.num_envs, window)
     tree = 4 * 16 / 15 if config.prioritized else 0
     return sizes.size * row + round(sizes.batch * sizes.rows * tree)

@@ -16,7 +16,7 @@ from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.logged import table_settings
 from tfagents_batch.logged.table_settings import TableSettings
 from tfagents_batch.schedules import Constant, Linear, Schedule
-from tfagents_batch.sources import prior, replay_layout
+from tfagents_batch.sources import hindsight, prior, replay_layout
 from tfagents_batch.sources.replay import Replay, outline
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.types import EnvSpec, RemotePlan, Trajectory
@@ -69,6 +69,18 @@ class ReplaySettings:
     prior_share: Schedule = number(
         Constant(0.5), "share of a batch that is rows of prior", least=0, most=1
     )
+    her: hindsight.Strategy = option(
+        "none",
+        "goals of most windows (HER): future, one that their episode reached later; "
+        "final, the newest one; none: their own (Stable-Baselines3: "
+        "goal_selection_strategy)",
+    )
+    her_goals: int = option(
+        4,
+        "with her, windows with another goal for each one that keeps its own "
+        "(Stable-Baselines3: n_sampled_goal)",
+        least=1,
+    )
 
     save_every: float = option(
         600.0,
@@ -95,7 +107,24 @@ class ReplaySettings:
             )
         if checked.prior:
             prior.check(checked, run.settings.accepts()[self.kind])
+        if checked.her != "none":
+            checked._check_her(run)
         return checked.resolved(run)
+
+    def _check_her(self, run: Any) -> None:
+        """Refuse what cannot have other goals."""
+        recorded = run.settings.accepts()[self.kind].recorded
+        for name, value in {
+            "replay.stack": self.stack,
+            "replay.prior": self.prior,
+            "pool": run.pool if run.pool != "none" else "",
+            "a stored recurrent state": recorded,
+        }.items():
+            if value:
+                raise UserError(
+                    f"replay.her is {self.her}, which is not possible with {name}; "
+                    "leave one of the two out"
+                )
 
     def resolved(self, run: Any) -> Self:
         """Return the settings with ``steps``: by default those of one training.
@@ -143,7 +172,8 @@ class ReplaySettings:
         sizes = replay_layout.ring(self, spec.num_envs, wanted.length)
         replay_layout.check_capacity(self.capacity, wanted.batch_size, sizes)
         with placement.updating():
-            needed = replay_layout.required_bytes(self, spec, wanted.length)
+            size = wanted.length, wanted.recorded
+            needed = replay_layout.required_bytes(self, spec, *size)
         rows = 0
         if self.prior:
             prior.check_spaces(self, spec)
@@ -172,13 +202,22 @@ class ReplaySettings:
             rollout = Rollout(envs[0], policy, self.length, seed, info=run.log_info)
             like = outline(rollout)
         with placement.updating():
-            return self.storage(rollout, like, algorithm)
+            goals = None
+            if self.her != "none":
+                goals = hindsight.of(self.her, self.her_goals, envs[0])
+            return self.storage(rollout, like, algorithm, goals)
 
-    def storage(self, inner: Any, like: Trajectory, algorithm: Algorithm) -> Replay:
+    def storage(
+        self,
+        inner: Any,
+        like: Trajectory,
+        algorithm: Algorithm,
+        goals: hindsight.Hindsight | None = None,
+    ) -> Replay:
         """Return the replay of what ``inner`` collects, trajectories as ``like``."""
         wanted = algorithm.config.accepts()[self.kind]
         rows = prior.open_rows(self, wanted) if self.prior else None
-        return Replay(inner, self, like, wanted, rows)
+        return Replay(inner, self, like, wanted, rows, goals)
 
     def remote_plan(self, run: Any, parts: int) -> RemotePlan:
         """Return how workers of a pool collect, see ``experience.Experience``."""

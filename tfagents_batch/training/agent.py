@@ -90,7 +90,7 @@ class Agent:
 
         Returns:
           The action (inside the bounds of a Box), or ``[N, ...]`` actions, and the
-          state for the next call.
+          state for the next call. Actions of a Dict or Tuple are a dict or tuple.
 
         Raises:
           UserError: if the observation does not fit the space, or the state the
@@ -112,11 +112,11 @@ class Agent:
             action, state = program(*inputs, arrays.argument(seed))
         if padded > batch:
             action, state = nest.map(lambda x: x[:batch], (action, state))
-        action, space = action.numpy(), self.action_space
-        if isinstance(space, gs.Box):
-            action = np.clip(action, space.low, space.high)
-        action = action.astype(space.dtype)
-        return (action[0] if size is None else action), state
+        leaves = spaces.leaves(self.action_space)
+        parts = zip(spaces.flatten(self.action_space, action), leaves, strict=True)
+        found = [_fitted(x.numpy(), leaf.space) for x, leaf in parts]
+        found = [x[0] for x in found] if size is None else found
+        return spaces.pack(self.action_space, found), state
 
     def make_env(self, **env_kwargs: Any) -> gymnasium.Env:
         """Return one environment like those of the run, with its wrappers.
@@ -217,6 +217,13 @@ def _refuse_flaws(array: np.ndarray, leaf: spaces.Leaf, is_batch: bool) -> None:
         f"{where} is {array.dtype} {list(array.shape)}; expected {leaf.dtype} "
         f"{list(leaf.shape)}, or a batch of that"
     )
+
+
+def _fitted(action: np.ndarray, space: gymnasium.Space) -> np.ndarray:
+    """Return actions ``[N, ...]`` with the dtype and the bounds of their space."""
+    if isinstance(space, gs.Box):
+        action = np.clip(action, space.low, space.high)
+    return action.astype(space.dtype)
 
 
 def _starts(episode_start: Any, batch: int) -> np.ndarray:

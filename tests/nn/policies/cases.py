@@ -38,9 +38,9 @@ def choice(values, mask=None, rows=1) -> TimeStep:
 def actor(*names):
     """Return an actor whose outputs are entries of the observation."""
 
-    def call(timestep):
+    def call(timestep, state=()):
         rows = timestep.observation
-        return {name: rows[name] for name in names}, ()
+        return {name: rows[name] for name in names}, state
 
     return call
 

@@ -19,7 +19,7 @@ from tfagents_batch.nn.policies.discrete import Softmax
 
 def make():
     return Softmax(
-        lambda step: ({"logits": step.observation["outputs"]}, ()), 4, 3, 100
+        lambda step, _: ({"logits": step.observation["outputs"]}, ()), 4, 3, 100
     )
 
 

@@ -304,8 +304,6 @@ def test_squashed_entropy_matches_fine_integration(mean, std, error):
 @pytest.mark.parametrize(
     ("space", "squash", "message"),
     [
-        (gs.Dict(a=gs.Discrete(2)), False, "Dict"),
-        (gs.Tuple([gs.Discrete(2)]), False, "Tuple"),
         (gs.Box(0, 255, (2,), np.uint8), False, "uint8"),
         (gs.Text(3), False, "Text"),
         (box([-np.inf, 0], [1, 1]), True, "finite"),

@@ -23,6 +23,8 @@ class Case(NamedTuple):
     stack: int | None = None
     image: str = ""
     wide: bool = False
+    state: bool = False  # acting records a recurrent state
+    goals: bool = False  # observations have goals
 
 
 def stream(script, size):
@@ -76,7 +78,11 @@ def observations(case, rows, env):
     if not case.stack:
         if case.wide:
             return np.stack([uid * (i + 1) for i in range(WIDE)], -1)
-        return np.stack([uid, -uid], -1)
+        plain = np.stack([uid, -uid], -1)
+        if case.goals:
+            goals = {"achieved_goal": uid[:, None], "desired_goal": -1 - uid[:, None]}
+            return {"observation": plain, **goals}
+        return plain
     frame = frames_of(rows, case.stack)
     # Pixels of a frame: its row, its environment, and a constant per pixel.
     pixels = np.stack([frame, np.full_like(frame, env)], -1).astype(np.uint8)
@@ -117,6 +123,9 @@ class Script(tf.Module):
         flags = [joined[name] for name in ("first", "terminated", "truncated")]
         action = (uid * 3).astype(np.int32)
         behavior = {"log_prob": -uid.astype(np.float32)}
+        if self.case.state:  # of an LSTM, wide enough to be read by slices elsewhere
+            cell = np.repeat(uid[..., None], WIDE, -1).astype(np.float32)
+            behavior["state"] = ((cell, 2 * cell),)
         return TimeStep(seen, reward, *flags, {}), action, behavior
 
     def load(self, streams, begin, ok):
@@ -224,10 +233,19 @@ class Slow:
         np.testing.assert_array_equal(
             trajectory.behavior["log_prob"][:, n], behavior["log_prob"][rows[:-1], env]
         )
+        assert list(trajectory.behavior) == ["log_prob"]
+        states = tf.nest.flatten(behavior.get("state", ()))
+        for mine, other in zip(
+            tf.nest.flatten(trajectory.state), states, strict=True
+        ):  # of the first step only
+            np.testing.assert_array_equal(mine[n], other[rows[0], env])
 
 
 def uid(trajectory):
     """Return the numbers of the first rows, ``1000 env + row``."""
     seen = trajectory.steps.observation
-    seen = seen["uid"][0] if isinstance(seen, dict) else seen[0, :, 0]
+    if isinstance(seen, dict):
+        seen = seen["uid"][0] if "uid" in seen else seen["achieved_goal"][0, :, 0]
+    else:
+        seen = seen[0, :, 0]
     return np.asarray(seen).astype(int)

@@ -18,7 +18,7 @@ from tfagents_batch.types import EnvSpec
 
 
 @pytest.mark.parametrize("device", ["/CPU:0", "/CPU:1"])
-@pytest.mark.parametrize("name", ["wide", "stack"])
+@pytest.mark.parametrize("name", ["wide", "stack", "state"])
 def test_required_bytes_are_those_of_the_variables(name, device):
     with tf.device(device):
         compare(CASES[name])
@@ -26,18 +26,19 @@ def test_required_bytes_are_those_of_the_variables(name, device):
 
 def compare(case):
     replay = build(case)
-    space = gymnasium.spaces.Box(-1, 1, (80,), np.float32)
+    space = gymnasium.spaces.Box(-1, 1, (2 if case.state else 80,), np.float32)
     if case.stack:
         image = gymnasium.spaces.Box(0, 255, (case.stack, 2, 1), np.uint8)
         uid = gymnasium.spaces.Box(-1, 1, (), np.float32)
         space = gymnasium.spaces.Dict({"image": image, "uid": uid})
     spec = EnvSpec(case.batch, space, gymnasium.spaces.Discrete(2), {})
-    config = ReplaySettings(capacity=case.capacity, stack=case.stack)
+    config = ReplaySettings(case.capacity, case.k, case.stack)
     stored = {k: v for k, v in replay.named_variables().items() if k[:5] in PARTS}
     size = sum(x.dtype.size * int(tf.size(x)) for k, x in stored.items())
     recorded = stored["taken/behavior/log_prob"]
     size -= recorded.dtype.size * int(tf.size(recorded))
-    assert replay_layout.required_bytes(config, spec, case.window) == size
+    sizes = case.window, 160 if case.state else 0
+    assert replay_layout.required_bytes(config, spec, *sizes) == size
 
 
 PARTS = ("steps", "taken")

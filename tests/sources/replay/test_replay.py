@@ -27,6 +27,7 @@ CASES = {
     "wide": Case(batch=2, k=1, window=3, capacity=20, wide=True),
     "stack": Case(2, 1, 2, 24, stack=3, image="first"),
     "stack of channels": Case(2, 2, 3, 30, stack=4, image="last", wide=True),
+    "state": Case(batch=2, k=2, window=5, capacity=24, state=True),
     "stack of two": Case(1, 5, 2, 14, stack=2, image="first", wide=True),
 }
 N = 10
@@ -39,7 +40,8 @@ class Program:
         self.case, self.script = case, Script(case)
         options.setdefault("beta", Linear(0.4, 1.0, 1000))
         config = ReplaySettings(case.capacity, case.k, case.stack, **options)
-        wanted = Windows(N, case.window, Ratio(1, 2, 10))
+        recorded = 160 if case.state else 0
+        wanted = Windows(N, case.window, Ratio(1, 2, 10), recorded=recorded)
         like = replays.outline(self.script)
         self.replay = Replay(self.script, config, like, wanted)
         self._start = [x.numpy() for x in self.variables()]
@@ -128,6 +130,7 @@ SLOW = pytest.mark.slow
     ("name", "prioritized"),
     [
         ("n-step", True),
+        ("state", True),
         ("stack", True),
         ("long collects", False),
         ("stack of channels", False),
@@ -334,7 +337,8 @@ def build(case=CASES["plain"], like=lambda x: x, **options):
     script = Script(case)
     config = {"capacity": case.capacity, "steps": case.k, "stack": case.stack} | options
     like = like(replays.outline(script))
-    wanted = Windows(N, case.window, Ratio(1, 1, 0))
+    recorded = 160 if case.state else 0
+    wanted = Windows(N, case.window, Ratio(1, 1, 0), recorded=recorded)
     return Replay(script, ReplaySettings(**config), like, wanted)
 
 

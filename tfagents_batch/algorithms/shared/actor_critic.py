@@ -115,6 +115,12 @@ class ActorCriticSettings(EntrySettings, OffPolicySettings):
                 f"dropped is {checked.dropped}, but a critic has {checked.quantiles} "
                 "quantiles, so nothing is left of a target; lower --algorithm.dropped"
             )
+        if checked.network.core != "none" and checked.critic.batch_renorm:
+            raise UserError(
+                f"critic.batch_renorm is true, but network.core is "
+                f"{checked.network.core}: states of a window are too alike for "
+                "statistics of a batch; leave one of the two out"
+            )
         return checked
 
     def action_noise(self) -> ActionNoise | None:
@@ -145,6 +151,12 @@ class UncollectedSettings:
     normalize_return: Literal[False] = option(False, UNUSED)
     observation_clip: float = option(10.0, UNUSED, least=10, most=10)
     reward_clip: float = option(10.0, UNUSED, least=10, most=10)
+    sequence_length: int | None = option(None, UNUSED, least=1)
+    burn_in: int | None = option(None, UNUSED, least=0)
+    stored_state: Literal[True] = option(True, UNUSED)
+    network: actor.RowActorConfig = option(
+        actor.RowActorConfig(), "shape of the networks"
+    )
 
 
 def critics(

@@ -35,10 +35,9 @@ GAMMA = 0.02  # largest difference of discount factors without a warning
 # Settings that two algorithms need to have in common, if both have them.
 _SAME = "network.hidden", "network.activation", "network.dueling", "num_critics"
 _SAME += "network.layer_norm", "critic.layer_norm", "critic.hidden", "quantiles"
-_SAME += ("network.body",)
+_SAME += "network.body", "network.core"
 _NORMALIZES = "normalize_observation", "normalize_return"
 # Values of an actor-critic's settings with which it acts like an imitator.
-_ACTOR_CRITIC = {"network.core": "none"}
 _BOX = {"network.mean": "tanh", "network.squash": False, "network.scale_actions": True}
 _VALUES = {"network.noisy": False, "distribution": "mean"}
 
@@ -108,8 +107,8 @@ def differences(old: Any, new: Any, box: bool) -> dict[str, tuple[Any, Any]]:
     if _setting(old, "gamma") is None:
         normalizes = normalizes[:1]
     needed |= {name: _setting(old, name) or False for name in normalizes}
-    if isinstance(new.network, NetworkConfig):
-        needed |= _ACTOR_CRITIC | (_BOX if box else {})
+    if isinstance(new.network, NetworkConfig) and box:
+        needed |= _BOX
     if isinstance(new.network, QConfig):
         needed |= _VALUES
     own = {name: _setting(new, name) for name in needed}

@@ -159,8 +159,16 @@ def _mask(space: gymnasium.Space, observation: Any) -> Any:
     if mask.shape != (sizes.sum(),):
         return None
     cut = np.split(mask, np.cumsum(sizes)[:-1])
-    masks = tuple(part if part.any() else np.ones_like(part) for part in cut)
-    return masks[0] if isinstance(space, gs.Discrete) else masks
+    masks = iter([part if part.any() else np.ones_like(part) for part in cut])
+
+    def of(part: gymnasium.Space) -> Any:
+        if isinstance(part, gs.Discrete):
+            return next(masks)
+        if isinstance(part, gs.MultiDiscrete):
+            return tuple(next(masks) for _ in part.nvec.flat)
+        return None
+
+    return pack(space, [of(leaf.space) for leaf in leaves(space)])
 
 
 class Returned:

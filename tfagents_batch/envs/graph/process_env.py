@@ -97,11 +97,14 @@ class ProcessEnv:
       owner: thread that owns environments of this process, see ``function.call``; None
         with workers.
       words: control words of each worker, see ``shared.layout``; none after closing.
+      constructor: of the first environment; None for a batch that exists already.
 
     Raises:
       EnvError: if an environment cannot be created.
       UserError: if an argument is wrong, spaces disagree, or memory is short.
     """
+
+    constructor: Callable[[], gymnasium.Env] | None = None
 
     def __init__(
         self,
@@ -119,6 +122,7 @@ class ProcessEnv:
             constructors = list(constructors)
             arguments.callables(constructors)
             num_envs = len(constructors)
+            self.constructor = constructors[0]
         count = arguments.worker_count(num_workers, num_envs, chosen.groups)
         groups = arguments.groups(chosen.groups, num_envs, count)
         self.num_workers, self.num_groups = count, groups

@@ -256,7 +256,15 @@ def mask_rows(
 
 
 def mask_sizes(action: gymnasium.Space) -> np.ndarray | None:
-    """Return the entries of a mask for each number of an action; None without masks."""
+    """Return the entries of a mask for each number of an action; None without masks.
+
+    The mask of a Dict or Tuple has those of its Discrete and MultiDiscrete parts, side
+    by side, in the order of ``spaces.leaves``.
+    """
+    if isinstance(action, gs.Dict | gs.Tuple):
+        sizes = [mask_sizes(leaf.space) for leaf in spaces.leaves(action)]
+        sizes = [x for x in sizes if x is not None]
+        return np.concatenate(sizes) if sizes else None
     if isinstance(action, gs.Discrete):
         return np.ravel(action.n)
     return np.ravel(action.nvec) if isinstance(action, gs.MultiDiscrete) else None

@@ -58,7 +58,7 @@ class ActorCriticPolicy(NetworkPolicy):
         policy.version = self.version
         return policy
 
-    def initial_state(self, batch: int) -> Nest:
+    def initial_state(self, batch: int | tf.Tensor) -> Nest:
         """Return the network's recurrent state and a return of 0."""
         state = self._memory(batch), arrays.zeros([batch])
         if self._sde_every is None:
@@ -147,7 +147,7 @@ def _check_single(policy: Distribution) -> None:
     if not isinstance(policy, Categorical | DiagNormal | TanhNormal):
         raise UserError(
             "probabilities need a Discrete action space and log_density a Box, but "
-            "actions are MultiDiscrete or MultiBinary: there are too many joint "
-            'actions; the log probability of each action taken is behavior["log_prob"] '
-            "of a trajectory"
+            "actions are MultiDiscrete, MultiBinary, Dict or Tuple: there are too many "
+            "joint actions; the log probability of each action taken is "
+            'behavior["log_prob"] of a trajectory'
         )

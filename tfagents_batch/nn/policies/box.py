@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
-from tfagents_batch.nn.actor import ActorConfig, ActorNetwork, Bounds, bounds
+from tfagents_batch.nn.actor import ActorNetwork, Bounds, RowActorConfig, bounds
 from tfagents_batch.nn.layers import state_noise
 from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
@@ -47,7 +47,7 @@ class ActionNoise(tf.Module):
         super().__init__()
         self.scale, self._kept = scale, _KEPT[kind]
 
-    def initial_state(self, batch: int, size: int) -> Nest:
+    def initial_state(self, batch: int | tf.Tensor, size: int) -> Nest:
         """Return the state before the first step, for ``[batch, size]`` actions."""
         return arrays.zeros([batch, size]) if self._kept else ()
 
@@ -103,7 +103,7 @@ class BoxPolicy(NetworkPolicy):
         self.bounds, self._warmup = bounds, warmup
         self.action_noise = noise
 
-    def initial_state(self, batch: int) -> Nest:
+    def own_state(self, batch: int | tf.Tensor) -> Nest:
         if self.action_noise is None:
             return ()
         return self.action_noise.initial_state(batch, self.bounds.size)
@@ -120,7 +120,8 @@ class BoxPolicy(NetworkPolicy):
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
     ) -> Decision:
         if noise is None:
-            return Decision(self.act(timestep, state, (), step, False)[0], state, {})
+            action, _, after = self.act(timestep, state, (), step, False)
+            return Decision(action, after, {})
         step = tf.maximum(step, self._warmup)  # never a random action
         numbers = BoxNoise(noise, (), tf.zeros_like(noise))
         action, _, after = self.act(timestep, state, numbers, step, True)
@@ -185,14 +186,14 @@ class SquashedNormal(BoxPolicy):
         super().__init__(network, bounds, warmup, noise, observations)
         self._sde_every = sde_every
 
-    def initial_state(self, batch: int) -> Nest:
+    def own_state(self, batch: int | tf.Tensor) -> Nest:
         if self._sde_every is None:
-            return super().initial_state(batch)
+            return super().own_state(batch)
         return state_noise.initial_state(batch, self.network.state_noise.kernel)
 
     def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
-        """Return no state with gSDE: every decision is drawn over all matrices."""
-        return super().memory(batch, explore) if self._sde_every is None else ()
+        """Return no matrix with gSDE: every decision is drawn over all matrices."""
+        return self._state(batch, explore and self._sde_every is None)
 
     def distribution(
         self,
@@ -227,18 +228,20 @@ class SquashedNormal(BoxPolicy):
         self, timestep: TimeStep, state: Nest, noise: BoxNoise, step, explore: bool
     ):
         """Sample actions, or take the squashed means."""
-        outputs, _ = self.network(self.seen(timestep))
-        policy = self._of(outputs)
+        before, own = self.parts(state)
+        outputs, after = self.network(self.seen(timestep), before)
+        policy, behavior = self._of(outputs), self.recorded(before)
         if not explore:
-            return self.bounds.action(policy.mode()), {}, state
+            action = self.bounds.action(policy.mode())
+            return action, behavior, self.joined(after, own)
         normal = noise.action
         if self._sde_every is not None:
-            matrix, state = state_noise.step(state, normal, self._sde_every)
+            matrix, own = state_noise.step(own, normal, self._sde_every)
             normal = self.network.state_noise.normal(outputs["features"], matrix)
         unit = policy.sample(normal)
         numbers = noise.noise, noise.uniform
-        action, state = self._explore(unit, timestep, state, *numbers, step)
-        return action, {}, state
+        action, own = self._explore(unit, timestep, own, *numbers, step)
+        return action, behavior, self.joined(after, own)
 
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
@@ -246,16 +249,18 @@ class SquashedNormal(BoxPolicy):
         if noise is None:
             return super().decide(timestep, state, step)
         self._check_density()
-        policy = self.distribution(self.seen(timestep), *self.bounds.flat)
+        before, own = self.parts(state)
+        outputs, after = self.network(self.seen(timestep), before)
+        policy = self._of(outputs, *self.bounds.flat)
         # Without the inverse of tanh, which not every format has.
         action, log = policy.sample_with_log_prob(noise)
         action = tf.reshape(action, [-1, *self.bounds.low.shape])
-        return Decision(action, state, {}, None, log)
+        return Decision(action, self.joined(after, own), {}, None, log)
 
     def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
         self._check_density()
-        policy = self.distribution(self.seen(timestep), *self.bounds.flat)
-        return policy.log_prob(action)
+        outputs, _ = self.network(self.seen(timestep), self.parts(state)[0])
+        return self._of(outputs, *self.bounds.flat).log_prob(action)
 
     def _check_density(self) -> None:
         if self.action_noise is not None:
@@ -285,12 +290,14 @@ class Deterministic(BoxPolicy):
         self, timestep: TimeStep, state: Nest, noise: BoxNoise, step, explore: bool
     ):
         """Return the actor's actions, with noise if ``explore``."""
-        unit = self.unit(self.seen(timestep))
+        before, own = self.parts(state)
+        outputs, after = self.network(self.seen(timestep), before)
+        unit, behavior = tf.tanh(outputs["action"]), self.recorded(before)
         if not explore:
-            return self.bounds.action(unit), {}, state
+            return self.bounds.action(unit), behavior, self.joined(after, own)
         numbers = noise.action, noise.uniform  # nothing else is drawn at random
-        action, state = self._explore(unit, timestep, state, *numbers, step)
-        return action, {}, state
+        action, own = self._explore(unit, timestep, own, *numbers, step)
+        return action, behavior, self.joined(after, own)
 
     def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
         if self.action_noise is None or str(self.action_noise.scale) == "0":
@@ -299,8 +306,9 @@ class Deterministic(BoxPolicy):
                 "has a probability of 1 and no density; set --algorithm.exploration, "
                 "and --algorithm.noise above 0"
             )
-        unit = self.unit(self.seen(timestep))
-        policy = self.action_noise.distribution(unit, timestep, state, step)
+        before, own = self.parts(state)
+        unit = tf.tanh(self.network(self.seen(timestep), before)[0]["action"])
+        policy = self.action_noise.distribution(unit, timestep, own, step)
         return _clipped(policy, action, self.bounds)
 
 
@@ -338,7 +346,9 @@ class ClippedNormal(BoxPolicy):
         return _clipped(numbers, action, self.bounds)
 
 
-def clipped_normal(spec: EnvSpec, config: ActorConfig, network: Any) -> ClippedNormal:
+def clipped_normal(
+    spec: EnvSpec, config: RowActorConfig, network: Any
+) -> ClippedNormal:
     """Return a policy with variables of its own; ``network`` is the user's, or None."""
     limits = bounds(spec)
     heads = {"action": limits.size, "log_std": limits.size}

@@ -10,7 +10,7 @@ from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.actor import ActorConfig, ActorNetwork
+from tfagents_batch.nn.actor import ActorNetwork, RowActorConfig
 from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.nn.q_network import QNetwork
@@ -69,18 +69,22 @@ class Softmax(DiscretePolicy):
 
     def act(self, timestep: TimeStep, state: Nest, noise, step, explore: bool):
         """Draw actions, or take the most probable ones."""
-        if explore:
-            return self._exploring(timestep, step).sample(noise), {}, state
-        return self._distribution(timestep).mode(), {}, state
+        before, own = self.parts(state)
+        warm = step < self._warmup if explore else None
+        policy, after = self._distribution(timestep, before, warm)
+        action = policy.sample(noise) if explore else policy.mode()
+        return action, self.recorded(before), self.joined(after, own)
 
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
-        return self._exploring(timestep, step).probabilities()
+        before, warm = self.parts(state)[0], step < self._warmup
+        return self._distribution(timestep, before, warm)[0].probabilities()
 
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
     ) -> Decision:
-        policy = self._distribution(timestep)
-        return Decision(policy.mode(), state, {}, policy)
+        before, own = self.parts(state)
+        policy, after = self._distribution(timestep, before)
+        return Decision(policy.mode(), self.joined(after, own), {}, policy)
 
     def log_policy(self, timestep: TimeStep) -> tf.Tensor:
         """Return ln pi(a | s) of all actions, f32 ``[N, A]``, without the warm-up.
@@ -89,20 +93,21 @@ class Softmax(DiscretePolicy):
         """
         return log_policy(self.network, timestep)
 
-    def _exploring(self, timestep: TimeStep, step) -> Categorical:
-        return self._distribution(timestep, step < self._warmup)
-
-    def _distribution(self, timestep: TimeStep, warm=None) -> Categorical:
+    def _distribution(
+        self, timestep: TimeStep, state: Nest, warm=None
+    ) -> tuple[Categorical, Nest]:
+        """Return the policy, and the encoder's next state."""
         _, mask = networks.split_mask(timestep.observation)
-        logits = self.network(self.seen(timestep))[0]["logits"]
+        outputs, state = self.network(self.seen(timestep), state)
+        logits = outputs["logits"]
         if warm is not None:
             logits = tf.where(warm, 0.0, logits)
-        return Categorical(logits, self._start, mask)
+        return Categorical(logits, self._start, mask), state
 
 
 def softmax(
     spec: EnvSpec,
-    config: ActorConfig,
+    config: RowActorConfig,
     network: Any,
     warmup: int = 0,
     observations: ObservationNormalizer | None = None,
@@ -158,12 +163,12 @@ class EpsilonGreedy(DiscretePolicy):
         self._epsilon, self._temperature = epsilon, temperature
         self._gamma = gamma
 
-    def initial_state(self, batch: int) -> Nest:
+    def own_state(self, batch: int | tf.Tensor) -> Nest:
         """Return a running return of 0, if it is recorded."""
         return () if self._gamma is None else arrays.zeros([batch])
 
     def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
-        return ()
+        return self._state(batch, False)
 
     def noise(self, shape, seed) -> GreedyNoise:
         return GreedyNoise(
@@ -176,18 +181,20 @@ class EpsilonGreedy(DiscretePolicy):
         self, timestep: TimeStep, state: Nest, noise: GreedyNoise, step, explore: bool
     ):
         """Select actions of the largest value among the valid ones, or random ones."""
-        q, mask, allowed = self._values(timestep, noise.network if explore else ())
+        before, own = self.parts(state)
+        drawn = noise.network if explore else ()
+        q, mask, allowed, after = self._values(timestep, before, drawn)
         action = best(q, allowed)
         if explore:
             if self._temperature is not None:
                 action = self._softmax(q, allowed, step).sample(noise.action)
             drawn = noise.explore < self.epsilon(step)
             action = tf.where(drawn, best(noise.action, mask), action)
-        behavior = {}
+        behavior = self.recorded(before)
         if self._gamma is not None:
-            state = self._gamma * state + timestep.reward
-            behavior["return"] = state = tf.where(timestep.first, 0.0, state)
-        return action + self._start, behavior, state
+            own = self._gamma * own + timestep.reward
+            behavior["return"] = own = tf.where(timestep.first, 0.0, own)
+        return action + self._start, behavior, self.joined(after, own)
 
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
         if self.network.noisy:
@@ -197,7 +204,7 @@ class EpsilonGreedy(DiscretePolicy):
                 "--algorithm.network.noisy=false and explore by --algorithm.epsilon or "
                 "--algorithm.temperature"
             )
-        q, mask, allowed = self._values(timestep)
+        q, mask, allowed, _ = self._values(timestep, self.parts(state)[0])
         if self._temperature is None:
             chosen = tf.one_hot(best(q, allowed), self.network.size)
         else:
@@ -209,19 +216,24 @@ class EpsilonGreedy(DiscretePolicy):
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
     ) -> Decision:
-        q, mask, allowed = self._values(timestep)
+        before, own = self.parts(state)
+        q, mask, allowed, after = self._values(timestep, before)
         uniform = Categorical(tf.zeros_like(q), self._start, mask)
-        return Decision(best(q, allowed) + self._start, state, {"values": q}, uniform)
+        action, state = best(q, allowed) + self._start, self.joined(after, own)
+        return Decision(action, state, {"values": q}, uniform)
 
     def epsilon(self, step) -> tf.Tensor:
         """Return the probability of a random action, f32 ``[]``."""
         return tf.where(step < self._warmup, 1.0, self._epsilon(step))
 
-    def _values(self, timestep: TimeStep, noise: Nest = ()) -> tuple:
-        """Return the values of all actions, and masks of the valid and allowed ones."""
+    def _values(self, timestep: TimeStep, state: Nest, noise: Nest = ()) -> tuple:
+        """Return the values of all actions, and masks of the valid and allowed ones.
+
+        The last result is the encoder's next state.
+        """
         _, mask = networks.split_mask(timestep.observation)
-        heads = self.network(self.seen(timestep), (), noise)[0]
-        return heads.q, mask, both(mask, heads.allowed)
+        heads, state = self.network(self.seen(timestep), state, noise)
+        return heads.q, mask, both(mask, heads.allowed), state
 
     def _softmax(self, q: tf.Tensor, mask: tf.Tensor | None, step) -> Categorical:
         assert self._temperature is not None

@@ -63,8 +63,8 @@ def outputs(model: keras.Model, spec: EnvSpec, heads: Mapping[str, int | None]) 
     if is_recurrent(model):
         raise UserError(
             f"model {model.name!r} is recurrent, but networks of this algorithm have "
-            "no memory; expected a model of observations without a state: use ppo, "
-            "a2c, ga3c or reinforce"
+            "no memory of their own; expected a model of observations without a state: "
+            "use ppo, a2c, ga3c or reinforce, or set network.core if there is one"
         )
     inputs = nest.map(
         lambda s: keras.KerasTensor((None, *s.shape), s.dtype.name),

@@ -9,6 +9,9 @@ the units of the mean and standard deviation of a Box.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -117,13 +120,17 @@ def _check_heads(heads, family, lead: tuple[int, ...], what: str) -> None:
             f"{what} returns values of shape {tuple(heads.value.shape)}; expected "
             f"{lead}"
         )
-    action = heads.policy.mode()
-    if tuple(action.shape) != (*lead, *family.shape) or action.dtype != family.dtype:
+    actions = [(x.dtype, (*x.shape,)) for x in nest.flatten(heads.policy.mode())]
+    expected = [(x.dtype, (*lead, *x.shape)) for x in family.leaves]
+    if actions != expected:
         raise UserError(
-            f"{what} returns a policy of actions {action.dtype.name}"
-            f"{list(action.shape)}; expected {family.dtype.name}"
-            f"{[*lead, *family.shape]}, as from ops.distributions.for_space"
+            f"{what} returns a policy of actions {_shown(actions)}; expected "
+            f"{_shown(expected)}, as from ops.distributions.for_space"
         )
+
+
+def _shown(arrays: Sequence[tuple[Any, tuple]]) -> str:
+    return ", ".join(f"{dtype.name}{list(shape)}" for dtype, shape in arrays)
 
 
 def _check_state(before: Nest, after: Nest, name: str) -> None:

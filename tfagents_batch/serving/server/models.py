@@ -42,7 +42,8 @@ class ServedModel:
         self.rows: Any = DecisionRows(self.description) if logs else None
         names = [x.name for x in self.description.outputs]
         states = {f"next_{x.name}" for x in self.description.with_role("state")}
-        self.needed = [x for x in names if x in states.union(_OF_A_DECISION)]
+        parts = {x.name for x in self.description.action_parts}
+        self.needed = [x for x in names if x in {*states, *parts, *_OF_A_DECISION}]
         self.slow = self.predictor.seconds > SLOW_SECONDS
 
 

@@ -95,7 +95,7 @@ def _paths(description: Description) -> Json:
     outputs = {
         x.name: _array(x.shape, x.dtype)
         for x in description.outputs
-        if x.name not in known and x.role != "next_state"
+        if x.name not in known and x.role not in ("next_state", "action")
     }
     drawn = {k: outputs[k] for k in ("sample", *_OF_A_DRAW) if k in outputs}
     answer = known | drawn | {"request_id": text, "model_version": text}
