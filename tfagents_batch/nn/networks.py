@@ -220,11 +220,11 @@ class ActorCritic(keras.Model):
     @property
     def of_value(self) -> list[keras.Variable]:
         """Variables of a value that sees other entries than the policy; or none."""
-        body, encoder = self.body, getattr(self.body, "value_encoder", None)
-        if encoder is None:
+        body: Any = self.body
+        if getattr(body, "value_encoder", None) is None:
             return []
-        layers: list[Any] = [encoder, body.value_tower, body.value_head]
-        layers += getattr(body, "cores", [])[1:]
+        cores = getattr(body, "cores", [])[1:]
+        layers = body.value_encoder, body.value_tower, body.value_head, *cores
         return [x for layer in layers for x in layer.variables]
 
     def initial_state(self, batch: int, value: bool = True) -> Nest:
