@@ -5,7 +5,7 @@ import functools
 import pytest
 
 import tfagents_batch as tfb
-from tests.support import bit_flip
+from tests.sources.replay import bit_flip
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import tfagents_batch as tfb
+from tests.sources.replay import bit_flip
 from tests.sources.replay.scripted import Case, Script, Slow, stream, uid
 from tests.sources.replay.test_replay import N, plans
-from tests.support import bit_flip
 from tfagents_batch import seeds
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.envs.graph.process_env import ProcessEnv
