@@ -16,6 +16,7 @@ from pyarrow import parquet
 import tfagents_batch as tfb
 from tests.offline import timelines
 from tfagents_batch.algorithms import dqn
+from tfagents_batch.algorithms.shared.sequences import Sequences
 from tfagents_batch.configs import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.logged import collecting, row_spaces, table
@@ -243,7 +244,8 @@ def test_sarsa_leaves_out_rows_whose_next_action_is_not_known(data):
     rows = {k: tf.constant(x) for k, x in table.used(columns, False).items()}
     spec = EnvSpec(1, gym.spaces.Box(-1, 1, (5,)), gym.spaces.Discrete(2), {})
     agent = dqn.DQN(dqn.DQNConfig(n_step=1, target="sarsa"), spec)
-    batch = agent._transition(table.trajectory(rows), dqn._Noise((), (), ()))
+    sequences = Sequences(agent.config, table.trajectory(rows))
+    batch = agent._transition(sequences, dqn._Noise((), (), ()))
     unknown = (rows["next_action"] == table_reader.UNKNOWN) & ~rows["terminated"]
     np.testing.assert_array_equal(batch.mask, ~unknown)
     np.testing.assert_allclose(batch.discount, np.where(rows["terminated"], 0, 0.99))
