@@ -9,6 +9,7 @@ from tests.algorithms.cases import assert_gradients, assert_same, experience
 from tests.nn.cases import VECTOR, make_steps
 from tfagents_batch import nest
 from tfagents_batch.algorithms import dqn
+from tfagents_batch.algorithms.shared.sequences import Sequences
 from tfagents_batch.schedules import Constant
 
 STEP = tf.constant(5000, tf.int64)
@@ -41,7 +42,9 @@ def test_its_loss_adds_the_gap_between_all_values_and_the_logged_one():
     batch = experience(agent)
     mask = batch.mask[0].numpy()
     assert mask.any() and not mask.all()
-    returns, _ = agent._returns(batch, agent._transition(batch, NO_NOISE), NO_NOISE)
+    sequences = Sequences(agent.config, batch)
+    transition = agent._transition(sequences, NO_NOISE)
+    returns, _ = agent._returns(sequences, transition, NO_NOISE)
 
     def parts():
         q = agent.network(nest.map(lambda x: x[0], batch.steps))[0].q

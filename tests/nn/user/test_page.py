@@ -172,7 +172,7 @@ def test_actor_critics_take_recurrent_models_and_others_say_who_does(name):
 def test_policies_have_the_widths_of_the_page():
     for space, width, _ in table("action space"):
         (text,) = names(space)
-        assert _width(eval(f"gs.{text}", {"gs": gs})) == int(width)
+        assert _width(eval(text, {**vars(gs)})) == int(width)
 
 
 def test_every_algorithm_is_in_both_tables():
