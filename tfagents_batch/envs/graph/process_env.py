@@ -122,9 +122,10 @@ class ProcessEnv:
             constructors = list(constructors)
             arguments.callables(constructors)
             num_envs = len(constructors)
-            self.constructor = constructors[0]
         count = arguments.worker_count(num_workers, num_envs, chosen.groups)
         groups = arguments.groups(chosen.groups, num_envs, count)
+        if not isinstance(constructors, Steppable):
+            self.constructor = constructors[0]
         self.num_workers, self.num_groups = count, groups
         self.workers_reason = workers_reason
         self._library, self.reason = backends.choose(backend, count)
