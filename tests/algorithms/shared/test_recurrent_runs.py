@@ -26,7 +26,7 @@ from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.config import RunConfig
 
 MEMORY = {"sequence_length": 6, "network": {"core": "gru", "hidden": (8,)}}
-SETTINGS = MEMORY | {"histograms": False, "warmup_steps": 100, "batch_size": 8}
+SETTINGS = MEMORY | {"histograms": False, "warmup_steps": 60, "batch_size": 8}
 
 
 def train(folder, **options):
@@ -57,15 +57,15 @@ def flat(settings):
 
 
 def test_a_stopped_and_resumed_run_equals_a_straight_one(tmp_path):
-    straight = train(tmp_path / "straight", steps=400)
-    stopped = train(tmp_path / "stopped", steps=200)
-    resumed = tfb.train(resume=stopped.logdir, steps=400)
+    straight = train(tmp_path / "straight", steps=220)
+    stopped = train(tmp_path / "stopped", steps=140)
+    resumed = tfb.train(resume=stopped.logdir, steps=220)
     assert resumed.step == straight.step > stopped.step
     assert_equal(variables(resumed), variables(straight))
 
 
 def test_predict_takes_and_returns_the_state_and_resets_it(tmp_path):
-    agent = tfb.load(train(tmp_path, steps=120).logdir)
+    agent = tfb.load(train(tmp_path, steps=80).logdir)
     random = np.random.default_rng(0)
     first, second = random.normal(size=(2, 3, 4)).astype(np.float32)
     _, begun = agent.predict(first)
