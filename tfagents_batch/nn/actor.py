@@ -86,8 +86,7 @@ class ActorNetwork(keras.Model):
         super().__init__(name="actor", dtype="float32")
         self.encoder, hidden = encoder_and_hidden(spec, config, network)
         kind, self.names = config.initializer, tuple(heads)
-        make = blocks.residual if config.body == "residual" else blocks.mlp
-        self.tower = make(hidden, config.activation, kind, "tower")
+        self.tower = blocks.body(config, hidden, "tower")
         self.heads = [
             blocks.Head(size, kernels.policy(kind, _SCALE), name)
             for name, size in heads.items()

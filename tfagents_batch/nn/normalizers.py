@@ -160,7 +160,7 @@ class ObservationNormalizer(tf.Module):
     def _known(self, observation: Nest) -> list[Moments | None]:
         """Return the moments of the leaves that an observation has.
 
-        Entries that training did not have have none, and nobody looks at them.
+        Entries that were not there in training have none; the network ignores them.
         """
         if not isinstance(observation, dict):
             return self.moments

@@ -41,11 +41,7 @@ class RecurrentEncoder(keras.layers.Layer):
         super().__init__(name="recurrent_encoder", dtype="float32")
         self.encoder, self._ignored = encoder, ignored
         kind = config.initializer
-        layers = hidden, config.activation, kind, "before_core"
-        if getattr(config, "body", "mlp") == "residual":
-            self.tower = blocks.residual(*layers)
-        else:
-            self.tower = blocks.mlp(*layers, getattr(config, "layer_norm", False))
+        self.tower = blocks.body(config, hidden, "before_core")
         self.core = recurrent.CELLS[config.core](units, kind, name="core")
 
     def initial_state(self, batch: int | tf.Tensor) -> Nest:

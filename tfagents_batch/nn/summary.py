@@ -55,8 +55,7 @@ def update_histograms(
 
 def _parts(name: str, action: Nest, rows: Callable[[tf.Tensor], tf.Tensor]) -> Metrics:
     """Return rows of actions, each part of a Dict or Tuple by its path."""
-    parts = nest.named(action, name)
-    return {path: rows(x) for path, x in parts.items()}
+    return {path: rows(x) for path, x in nest.named(action, name).items()}
 
 
 def weight_histograms(optimizers: Mapping[str, Optimizer]) -> Metrics:

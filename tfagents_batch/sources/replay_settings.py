@@ -98,14 +98,14 @@ class ReplaySettings:
                 "overlap is true, but a replay cannot be written and sampled at the "
                 "same time; leave overlap out"
             )
-        start = run.settings.accepts()[self.kind].ratio.start
+        wanted = run.settings.accepts()[self.kind]
+        start = wanted.ratio.start
         if start >= run.steps:
             raise UserError(
                 f"warmup_steps is {start}, but the run has {run.steps} steps, so "
                 "nothing would be learned; lower --algorithm.warmup_steps or raise "
                 "--steps"
             )
-        wanted = run.settings.accepts()[self.kind]
         least = wanted.length * run.num_envs
         if start < least and getattr(run.settings.network, "core", "none") != "none":
             raise UserError(
@@ -114,18 +114,17 @@ class ReplaySettings:
                 f"learn from; set --algorithm.warmup_steps={least} or more"
             )
         if checked.prior:
-            prior.check(checked, run.settings.accepts()[self.kind])
+            prior.check(checked, wanted)
         if checked.her != "none":
-            checked._check_her(run)
+            checked._check_her(run.pool, wanted.recorded)
         return checked.resolved(run)
 
-    def _check_her(self, run: Any) -> None:
+    def _check_her(self, pool: str, recorded: int) -> None:
         """Refuse what cannot have other goals."""
-        recorded = run.settings.accepts()[self.kind].recorded
         for name, value in {
             "replay.stack": self.stack,
             "replay.prior": self.prior,
-            "pool": run.pool if run.pool != "none" else "",
+            "pool": pool != "none",
             "--algorithm.stored_state=true": recorded,
         }.items():
             if value:

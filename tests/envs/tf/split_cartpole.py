@@ -44,7 +44,7 @@ class Split(Hidden):
 
 
 class More(Hidden):
-    """CartPole whose other entries, one before and one behind, nobody has seen."""
+    """CartPole with two more entries, sorted before and behind, that no agent saw."""
 
     entries: ClassVar[dict] = Hidden.entries | {
         "angle": ([2], gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
@@ -113,6 +113,14 @@ def residual(
     body = [ResidualBlock(units, activation, initializer) for _ in sizes]
     last = keras.layers.LayerNormalization(epsilon=EPSILON, dtype="float32")
     return Stack([first, *body, last], name=name, dtype="float32")
+
+
+def body(config: Any, sizes: Sequence[int], name: str) -> Stack:
+    """Build the hidden layers that ``LayerSettings`` describe, with these sizes."""
+    parts = sizes, config.activation, config.initializer, name
+    if getattr(config, "body", "mlp") == "residual":
+        return residual(*parts)
+    return mlp(*parts, getattr(config, "layer_norm", False))
 
 
 class Head(keras.layers.Dense):
