@@ -84,7 +84,7 @@ def test_gradients_stop_at_targets_at_the_other_network_and_at_the_temperature(k
     batch = experience(agent)
     now, counts = at(batch, 0), batch.mask[0]
     window = windows.transition(batch, 1, 0.99)
-    later = agent._draw(at(batch, 1), seeds.key(0, "later"))
+    later = agent._actions.draw(at(batch, 1), seeds.key(0, "later"))
     goal = agent._target(window, later, 0).mean.numpy()
     agent.update(batch, 0, STEP)
 
@@ -118,7 +118,8 @@ def test_gradients_stop_at_targets_at_the_other_network_and_at_the_temperature(k
 
     def temperature():
         goal = -2.0 if kind == "box" else 0.98 * math.log(3)
-        return -agent._log_temperature.value * mean(policy()[1].numpy() + goal)
+        (variable,) = agent._log_temperatures.values()
+        return -variable.value * mean(policy()[1].numpy() + goal)
 
     optimizers = agent.learner.optimizers
     assert_gradients(critics, optimizers["critics"])
@@ -156,9 +157,10 @@ def test_invalid_actions_have_no_influence_on_targets_and_are_never_drawn():
         action = agent.policy.act(step, (), noise, when, True)[0]
         assert set(action.numpy()) == {0, 2}
     values = tf.constant([[1.0, 1e9, 1.0]])
-    q, log = agent._expected(values, agent._draw(step, None), step)
+    actions = agent._actions
+    q, logs = actions.expected(values, actions.draw(step, None), step)
     np.testing.assert_allclose(q, 1, rtol=1e-5)
-    assert np.all(np.abs(log) <= np.log(2) + 1e-5)
+    assert np.all(np.abs(logs["choices"]) <= np.log(2) + 1e-5)
 
 
 def test_a_network_of_features_serves_actor_and_critics():
@@ -185,7 +187,7 @@ class _Named(keras.Model):
     "action, text",
     [
         (gs.Box(-np.inf, np.inf, (2,)), r"finite bounds.*TransformAction"),
-        (gs.MultiBinary(3), r"needs a Box of floats"),
+        (gs.Box(0, 5, (2,), np.int32), r"needs a Box of floats"),
     ],
 )
 def test_actions_that_do_not_fit_are_refused(action, text):

@@ -12,7 +12,8 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
 from tfagents_batch.nn.layers import noisy
 from tfagents_batch.nn.optimizer import TargetNetwork
-from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best
+from tfagents_batch.nn.policies.discrete import EpsilonGreedy
+from tfagents_batch.ops.branches import best
 from tfagents_batch.schedules import Constant
 
 SPEC = make_spec(VECTOR, gs.Discrete(3, start=2))
@@ -171,15 +172,17 @@ def test_a_model_that_does_not_fit_is_refused_by_name(model, text):
         q_network.q_network(SPEC, network=lambda *_: model)
 
 
-@pytest.mark.parametrize("kind", ["box", "multi_discrete"])
-def test_actions_that_are_not_discrete_are_refused(kind):
-    with pytest.raises(UserError, match=r"need Discrete actions.*or ppo"):
-        q_network.q_network(make_spec(VECTOR, ACTIONS[kind]))
+def test_actions_of_other_kinds_are_refused():
+    with pytest.raises(UserError, match=r"need Discrete, MultiDiscrete.*or ppo"):
+        q_network.q_network(make_spec(VECTOR, ACTIONS["box"]))
+    masked = gs.Dict(state=VECTOR, action_mask=gs.MultiBinary(6))
+    with pytest.raises(UserError, match=r"MultiBinary\(3\): cannot mask actions"):
+        q_network.q_network(make_spec(masked, gs.MultiBinary(3)))
 
 
 def make_policy(epsilon=0.0):
     network = q_network.q_network(SPEC)
-    return EpsilonGreedy(network, 2, Constant(epsilon))
+    return EpsilonGreedy(network, SPEC.action_space, Constant(epsilon))
 
 
 def test_the_policy_is_greedy_without_exploration_and_with_epsilon_zero():

@@ -21,8 +21,9 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import actor, networks, q_network, user
-from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best, both, log_policy
+from tfagents_batch.nn.policies.discrete import EpsilonGreedy, both, log_policy
 from tfagents_batch.ops import masked, td, windows
+from tfagents_batch.ops.branches import best
 from tfagents_batch.schedules import Constant
 from tfagents_batch.types import (
     ActionValueHeads,
@@ -157,12 +158,12 @@ class BCQ(tf.Module):
 
     def make_policy(self) -> EpsilonGreedy:
         spec, config = self._spec, self.config
+        q_network.number_of_actions(spec)  # refuses other actions than Discrete
         values = q_network.q_network(spec, config.network, self._custom)
         heads = {"logits": values.size}
         imitator = actor.ActorNetwork(spec, config.imitator, heads, self._custom)
         network = Imitated(values, imitator, Inputs(config).threshold)
-        start = spec.action_space.start
-        return EpsilonGreedy(network, start, Constant(0.0))
+        return EpsilonGreedy(network, spec.action_space, Constant(0.0))
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of rows ``[1, N]``.

@@ -4,8 +4,9 @@ Targets: double (van Hasselt et al. 2016), SARSA (Rummery and Niranjan 1994) or
 Munchausen (Vieillard et al. 2020), of n rewards (Sutton and Barto 2018, section 7.1).
 Distributions of returns: C51 (Bellemare et al. 2017) and QR-DQN (Dabney et al. 2018).
 Networks: dueling (Wang et al. 2016), noisy (Fortunato et al. 2018), and of features of
-actions. With a prioritized replay, importance weights (Schaul et al. 2016). For logged
-rows, conservative Q-learning (CQL, Kumar et al. 2020).
+actions. Actions of several choices have a branch of values for each (Tavakoli et al.
+2018, arXiv:1711.08946). With a prioritized replay, importance weights (Schaul et al.
+2016). For logged rows, conservative Q-learning (CQL, Kumar et al. 2020).
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import InputSchedule
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks, q_network, user
-from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best
+from tfagents_batch.nn.policies.discrete import EpsilonGreedy
 from tfagents_batch.ops import histograms, masked, td, windows
+from tfagents_batch.ops.branches import best
 from tfagents_batch.ops.value_distributions import (
     Distribution,
     ReturnCategories,
@@ -34,7 +36,14 @@ from tfagents_batch.ops.value_distributions import (
     ReturnQuantiles,
 )
 from tfagents_batch.schedules import Constant, Linear, Schedule
-from tfagents_batch.types import Assessment, EnvSpec, Nest, Trajectory, Updated
+from tfagents_batch.types import (
+    Assessment,
+    EnvSpec,
+    Nest,
+    TimeStep,
+    Trajectory,
+    Updated,
+)
 
 _OUTSIDE = Limit(
     "returns_outside_bounds",
@@ -186,7 +195,11 @@ Config = DQNConfig  # its name in version 0.1
 class DQN(tf.Module):
     """DQN with an epsilon-greedy policy; satisfies ``interfaces.Algorithm``.
 
-    Actions are Discrete. For a user's network see ``q_network``.
+    Actions are Discrete, MultiDiscrete or MultiBinary. For a user's network see
+    ``q_network``.
+
+    In the shapes of its methods, N states have M = N D rows, one for each of the D
+    choices of an action, see ``Branches``.
     """
 
     def __init__(self, config: DQNConfig, spec: EnvSpec, network=None):
@@ -195,6 +208,8 @@ class DQN(tf.Module):
         self._spec, self._custom = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
+        self._branches = self.network.branches
+        self._check_branches()
         self.target = self._make_network()
         self.learner = NetworkLearner(
             config,
@@ -207,11 +222,11 @@ class DQN(tf.Module):
         self.compilable = self.learner.compilable
 
     def make_policy(self) -> EpsilonGreedy:
-        network = self._make_network()  # refuses other actions than Discrete
+        network = self._make_network()  # refuses actions with other parts
         config, temperature = self.config, self.config.temperature
         policy = EpsilonGreedy(
             network,
-            self._spec.action_space.start,
+            self._spec.action_space,
             InputSchedule(config.begun(config.exploration)),
             config.random_steps,
             None if temperature is None else InputSchedule(config.begun(temperature)),
@@ -226,7 +241,7 @@ class DQN(tf.Module):
         A truncated episode bootstraps from its last state, a terminated one does not.
         """
         learner, config = self.learner, self.learner.inputs
-        values = self.network.distribution
+        values, branches = self.network.distribution, self._branches
         trajectory, metrics = learner.begin(trajectory, step)
         keys = seeds.split(seeds.key(seed, "network"), 3)
         noise = _Noise(*(self.network.noise([1], key) for key in keys))
@@ -234,19 +249,19 @@ class DQN(tf.Module):
         trajectory = sequences.trajectory
         batch = self._transition(sequences, noise)
         returns, probability = self._returns(sequences, batch, noise)
-        mask, action = batch.mask, self.policy.index(batch.action)
-        _, valid = networks.split_mask(batch.step.observation)
+        mask, action = batch.mask, branches.index(batch.action)
+        goal = branches.repeat(returns), branches.repeat(probability)
 
         def loss():
             step = sequences.now(batch, self.network)
             heads = self.network(step, (), noise.learned)[0]
-            outputs = td.chosen(heads.outputs, action)
-            losses = values.losses(outputs, returns, probability)
+            outputs = td.chosen(branches.rows(heads.outputs), action)
+            losses = branches.mean(values.losses(outputs, *goal))
             total = td.loss(losses, mask, trajectory.weight)
             total += networks.added_loss(self.network)
             parts = {"loss/td": total}
             if config.cql_scale:
-                gap = td.conservative_gap(heads.q, action, valid)
+                gap = td.conservative_gap(heads.q, action, self._valid(batch.step))
                 parts["loss/cql"] = td.loss(gap, mask, trajectory.weight)
                 total += config.cql_scale * parts["loss/cql"]
             return total, (parts, losses, outputs)
@@ -254,8 +269,11 @@ class DQN(tf.Module):
         (parts, losses, outputs), steps = learner.optimizers["network"].minimize(loss)
         learner.move_targets()
         learner.reset(seed)
-        q, mean = values.mean(outputs), tf.reduce_sum(returns * probability, -1)
-        error = masked.safe(mean - q, mask)
+        mean = tf.reduce_sum(returns * probability, -1)
+        q = values.mean(outputs)
+        error = branches.repeat(mean) - q
+        q, size = branches.mean(q), branches.mean(tf.abs(error))
+        error = masked.safe(branches.mean(error), mask)
         if config.histograms:
             rows = {
                 "histogram/action": batch.action,
@@ -272,11 +290,11 @@ class DQN(tf.Module):
             **(steps | parts),
             "value/q": masked.mean(q, mask),
             "value/target": masked.mean(mean, mask),
-            "value/td_error": masked.mean(tf.abs(error), mask),
+            "value/td_error": masked.mean(size, mask),
             "policy/epsilon": self.policy.epsilon(step),
         }
         # Rainbow's priority is the KL divergence: this loss minus the target's entropy.
-        priority = losses if config.distribution == "c51" else tf.abs(error)
+        priority = losses if config.distribution == "c51" else size
         priority = sequences.priority(masked.safe(priority, mask), mask)
         return Updated(metrics, priority)
 
@@ -291,6 +309,22 @@ class DQN(tf.Module):
         target = tf.reduce_sum(returns * probability, -1)
         target = tf.where(batch.mask, target, float("nan"))
         return Assessment(q, target, tf.one_hot(best(q, valid), q.shape[-1]))
+
+    def _check_branches(self) -> None:
+        """Refuse options that have no form for actions of several choices."""
+        config = self.config
+        for name, other in (("target", "munchausen"), ("cql_scale", None)):
+            value = getattr(config, name)
+            if self._branches.shape and (value == other if other else value):
+                raise UserError(
+                    f"{name} is {value}, but the action space is "
+                    f"{self._spec.action_space}; it needs Discrete actions; leave "
+                    f"--algorithm.{name} out"
+                )
+
+    def _valid(self, step: TimeStep) -> tf.Tensor | None:
+        """Return the valid choices of rows, bool ``[M, A]``; None if all are."""
+        return self._branches.valid(networks.split_mask(step.observation)[1])
 
     def _make_network(self) -> q_network.QNetwork:
         parts = self.config.network, self._custom, self.config.values()
@@ -323,12 +357,17 @@ class DQN(tf.Module):
     def _returns(
         self, sequences: Sequences, batch: windows.Transition, noise: _Noise
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the targets: m returns with probabilities, f32 ``[N, m]`` each."""
-        config = self.learner.inputs
-        _, valid = networks.split_mask(batch.next.observation)
+        """Return the targets: m returns with probabilities, f32 ``[N, m]`` each.
+
+        Of several choices, they are those of all branches, which are equally likely, so
+        that their mean is the mean over branches (Tavakoli et al., eq. 6).
+        """
+        config, branches = self.learner.inputs, self._branches
+        valid = self._valid(batch.next)
         last = sequences.then(batch, self.target)
         heads = self.target(last, (), noise.target)[0]
-        returns, probability = self.target.distribution.returns(heads.outputs)
+        outputs = branches.rows(heads.outputs)
+        returns, probability = self.target.distribution.returns(outputs)
         if config.target == "munchausen":
             temperature = config.munchausen.temperature
             returns, probability = td.soft_returns(
@@ -337,15 +376,16 @@ class DQN(tf.Module):
         else:
             if config.target == "sarsa":
                 action = self._next_action(sequences.trajectory, batch)[0]
-                action = self.policy.index(action)
-                action = tf.maximum(action, 0)
+                action = tf.maximum(branches.index(action), 0)
             elif config.target == "double":
                 last = sequences.then(batch, self.network)
-                action = best(self.network(last, (), noise.choice)[0].q, valid)
+                q = self.network(last, (), noise.choice)[0].q
+                action = best(branches.rows(q), valid)
             else:
-                action = best(heads.q, valid)
-            returns = td.chosen(returns, action)
+                action = best(branches.rows(heads.q), valid)
+            returns = branches.together(td.chosen(returns, action))
             probability = td.chosen(probability, action)
+            probability = branches.together(probability) / branches.count
         returns = td.target(batch.reward, batch.discount, returns)
         return masked.safe(returns, batch.mask), tf.stop_gradient(probability)
 

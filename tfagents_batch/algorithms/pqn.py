@@ -108,8 +108,8 @@ class _Rows(NamedTuple):
 class PQN(tf.Module):
     """PQN with an epsilon-greedy policy; satisfies ``interfaces.Algorithm``.
 
-    Actions are Discrete. For a user's network see ``q_network``; hidden layers of the
-    built-in one are normalized.
+    Actions are Discrete, MultiDiscrete or MultiBinary. For a user's network see
+    ``q_network``; hidden layers of the built-in one are normalized.
     """
 
     def __init__(self, config: PQNConfig, spec: EnvSpec, network: Any = None):
@@ -131,7 +131,7 @@ class PQN(tf.Module):
         running = config.normalize_return is True
         policy = EpsilonGreedy(
             network,
-            spec.action_space.start,
+            spec.action_space,
             InputSchedule(config.epsilon),
             observations=config.observations(
                 spec.observation_space, self._custom is None
@@ -147,7 +147,7 @@ class PQN(tf.Module):
         learner.observe(trajectory)
         trajectory, metrics = learner.begin(trajectory, step)
         steps = trajectory.steps._replace(info={})
-        action = self.policy.index(trajectory.action)
+        action, branches = trajectory.action, self.network.branches
         state = trajectory.behavior.get("state", ())
         q = self.network.unroll(steps, nest.map(lambda x: x[0], state))[0].q
         target = self._targets(trajectory, q)
@@ -163,12 +163,12 @@ class PQN(tf.Module):
         def train(rows, taken):
             def td_loss():
                 q, action, target, counts = self._minibatch(rows, taken)
-                error = td.chosen(q, action) - target
-                loss = masked.mean(tf.square(error), counts) / 2
+                error = self._taken(q, action) - branches.repeat(target)
+                loss = masked.mean(branches.mean(tf.square(error)), counts) / 2
                 loss += networks.added_loss(self.network)
                 return loss, {
                     "loss/td": loss,
-                    "value/td_error": masked.mean(tf.abs(error), counts),
+                    "value/td_error": masked.mean(branches.mean(tf.abs(error)), counts),
                 }
 
             losses, gradient = learner.optimizers["network"].minimize(td_loss)
@@ -183,7 +183,8 @@ class PQN(tf.Module):
             minibatch_size=size,
             seed=seed,
         )
-        taken = tf.reduce_sum(tf.one_hot(action, q.shape[-1]) * q[:-1], -1)
+        taken = branches.mean(self._taken(*nest.fold((q[:-1], action))))
+        taken = tf.reshape(taken, mask.shape)
         if config.histograms:
             shown = {"action": trajectory.action, "q": taken, "target": target}
             named = {k: histograms.rows(x, mask) for k, x in shown.items()}
@@ -194,6 +195,11 @@ class PQN(tf.Module):
             "policy/epsilon": self.policy.epsilon(step),
         }
         return Updated(metrics)
+
+    def _taken(self, q: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        """Return values of the choices of actions, f32 ``[N D]``, of ``[N, A]``."""
+        branches = self.network.branches
+        return td.chosen(branches.rows(q), branches.index(action))
 
     def _minibatch(self, rows: _Rows, taken: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Return values f32 ``[M, A]``, actions, targets, and which count, ``[M]``."""
@@ -207,11 +213,16 @@ class PQN(tf.Module):
         """Return Q(lambda) returns, f32 ``[T, B]``; ``q`` is ``[T + 1, B, A]``.
 
         G_t = r + gamma ((1 - lambda) max_a Q(s', a) + lambda G_{t+1}): the TD(lambda)
-        return of the values max_a Q (paper, eq. 9, section 4).
+        return of the values max_a Q (paper, eq. 9, section 4). Of several choices, the
+        value is the mean of the largest ones of each.
         """
         config = self.learner.inputs
         _, valid = networks.split_mask(trajectory.steps.observation)
+        branches, shape = self.network.branches, q.shape[:2]
+        q, valid = (x if x is None else nest.fold(x) for x in (q, valid))
+        q, valid = branches.rows(q), branches.valid(valid)
         q = q if valid is None else masked.logits(q, valid)
-        value = tf.stop_gradient(tf.reduce_max(q, -1))
+        value = branches.mean(tf.stop_gradient(tf.reduce_max(q, -1)))
+        value = tf.reshape(value, shape)
         data = trajectory.reward, trajectory.discount(config.gamma), value
         return returns.lambda_return(*data, config.trace, trajectory.mask)

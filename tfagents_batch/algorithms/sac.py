@@ -1,22 +1,22 @@
 """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905).
 
-Actions are a Box, or Discrete (Christodoulou 2019, arXiv:1910.07207): then expectations
-over actions are sums over all actions, so nothing is sampled. Conservative Q-learning
-of logged rows, CQL, adds a loss of the critics, see ``sac_cql.py``.
+For actions of numbers, of choices or of both, see ``sac_actions.py``. Conservative
+Q-learning of logged rows, CQL, adds a loss of the critics, see ``sac_cql.py``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import keras
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import nest, seeds
+from tfagents_batch import seeds
 from tfagents_batch.algorithms import sac_cql
+from tfagents_batch.algorithms.sac_actions import CHOICES, Actions, Drawn
 from tfagents_batch.algorithms.shared import actor_critic, critic_values
 from tfagents_batch.algorithms.shared.sequences import Sequences
 from tfagents_batch.config import inherited, number, option
@@ -26,18 +26,16 @@ from tfagents_batch.nn import networks, user
 from tfagents_batch.nn.actor import ActorNetwork, bounds
 from tfagents_batch.nn.policies.box import Kind, SquashedNormal
 from tfagents_batch.nn.policies.discrete import Softmax, softmax
+from tfagents_batch.nn.policies.mixed import Mixed, Parts
 from tfagents_batch.ops import masked, windows
 from tfagents_batch.types import (
     Assessment,
     BoxAssessment,
     DefaultSource,
     EnvSpec,
-    TimeStep,
     Trajectory,
     Updated,
 )
-
-_SHARE = 0.98  # of the largest entropy of Discrete actions, as in the paper
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +53,14 @@ class SACConfig(actor_critic.ActorCriticSettings):
     target_entropy: float | None = number(
         None,
         "entropy that a learned temperature aims at, in nats, with actions scaled to "
-        "-1 to 1; none: -A for A numbers, 0.98 ln A for A Discrete actions",
+        "-1 to 1; none: -A for A numbers, choice_entropy ln A for A Discrete actions",
+    )
+    choice_entropy: float = number(
+        0.98,
+        "entropy that a learned temperature of choices aims at, as share of the "
+        "largest one",
+        least=0,
+        most=1,
     )
     exploration: Literal["none", "gaussian", "ou", "sde"] = option(
         "none",
@@ -94,6 +99,7 @@ class CQLConfig(  # pyright: ignore[reportIncompatibleVariableOverride]
     exploration: Kind = inherited(
         actor_critic.ActorCriticSettings, "exploration", default="none"
     )
+    choice_entropy: float = option(0.98, actor_critic.UNUSED, least=0.98, most=0.98)
     sde_every: int = option(8, actor_critic.UNUSED, least=8, most=8)
     sde_std: float = option(0.05, actor_critic.UNUSED, least=0.05, most=0.05)
     cql_scale: float = option(
@@ -132,22 +138,11 @@ class CQLConfig(  # pyright: ignore[reportIncompatibleVariableOverride]
         return sac_cql.Conservative(self, spec) if self.cql_scale else None
 
 
-class _Drawn(NamedTuple):
-    """Actions of the policy in N rows.
-
-    Attributes:
-      action: f32 ``[N, A]``, in -1 to 1; None for Discrete ones, which are not drawn.
-      log: ln pi, f32 ``[N]``; of all Discrete actions, ``[N, A]``.
-    """
-
-    action: tf.Tensor | None
-    log: tf.Tensor
-
-
 class SAC(tf.Module):
     """SAC with twin critics and a learned temperature; an ``interfaces.Algorithm``.
 
-    Actions are a bounded Box, or Discrete; ``network`` is the actor.
+    Actions are a bounded Box, whole numbers, or a Dict or Tuple of them; ``network`` is
+    the actor.
     """
 
     def __init__(self, config: SACConfig, spec: EnvSpec, network=None):
@@ -155,41 +150,35 @@ class SAC(tf.Module):
         self.config = config = config.check()
         self._spec, self._custom = spec, user.distinct(network)
         self._of_actor, of_critics = config.seen(spec, self._custom)
-        self._discrete = isinstance(spec.action_space, gs.Discrete)
         self.policy = self.make_policy()
-        self._check_target_entropy()
-        if self._discrete and config.quantiles:
-            raise UserError(
-                f"quantiles is {config.quantiles}, but the action space is "
-                f"{spec.action_space}; SAC has quantiles for actions of a Box only; "
-                "leave --algorithm.quantiles out, or use dqn with distribution=qr"
-            )
+        self._actions = Actions(self.policy)
+        self._actions.check(config, spec.action_space)
         self.network = self.policy.network
-        sizes = (0, self.policy.size) if self._discrete else (self.policy.bounds.size,)
         self.critics, self.targets = actor_critic.critics(
-            config, of_critics, self._custom, *sizes
+            config, of_critics, self._custom, *self._actions.sizes
         )
-        self._log_temperature = keras.Variable(
-            math.log(config.start_temperature), dtype="float32"
-        )
+        start = math.log(config.start_temperature)
+        self._log_temperatures = {
+            kind: keras.Variable(start, dtype="float32") for kind in self._actions.kinds
+        }
         self._extra = extra = config.regularizer(spec)
         self.learner = actor_critic.learner(
             config,
             self.policy,
             self.critics,
             self.targets,
-            trained={"temperature": [self._log_temperature]}
+            trained={"temperature": [*self._log_temperatures.values()]}
             | (extra.trained if extra else {}),
-            variables={"log_temperature": self._log_temperature}
+            variables=self._named("log_temperature", self._log_temperatures)
             | (extra.learned if extra else {}),
             streams=spec.num_envs,
         )
         self.compilable = self.learner.compilable
 
-    def make_policy(self) -> SquashedNormal | Softmax:
+    def make_policy(self) -> SquashedNormal | Softmax | Mixed:
         config, spec, custom = self.config, self._spec, self._custom
         seen = config.observations(spec.observation_space, custom is None)
-        if not self._discrete:
+        if isinstance(spec.action_space, gs.Box):
             limits = bounds(spec)
             heads, sde = {"mean": limits.size}, config.exploration == "sde"
             if not sde:
@@ -209,8 +198,15 @@ class SAC(tf.Module):
                 f"{spec.action_space}; noise is added to actions of a Box only, leave "
                 "--algorithm.exploration out"
             )
-        parts = config.network, custom, config.random_steps, seen
-        policy = softmax(self._of_actor, *parts)
+        warmup = config.random_steps
+        if isinstance(spec.action_space, gs.Discrete):
+            parts = config.network, custom, warmup, seen
+            policy = softmax(self._of_actor, *parts)
+        else:
+            parts = Parts(spec.action_space)
+            own = config.network, parts.heads(), custom
+            network = ActorNetwork(self._of_actor, *own)
+            policy = Mixed(network, parts, warmup, seen)
         policy.records = config.records_state
         return policy
 
@@ -223,17 +219,21 @@ class SAC(tf.Module):
         - Actor: the gradient of alpha ln pi(a | s) - min_k Q_k(s, a).
         - A learned temperature: the gradient of ln alpha (entropy - target).
 
+        For choices, ln pi is the sum over branches of the expected ones, and each
+        branch of critics has the same target, with the mean of Q' over branches.
+
         The last two move in every ``policy_delay``-th update. See ``critic_values`` for
         other uses of critics.
         """
         learner, config, extra = self.learner, self.learner.inputs, self._extra
-        optimizers, alpha = learner.optimizers, self._temperature()
+        actions = self._actions
+        optimizers, alpha = learner.optimizers, self._temperatures()
         trajectory, metrics = learner.begin(trajectory, step)
         sequences = Sequences(self.config, trajectory)
         trajectory = sequences.trajectory
         batch = windows.transition(trajectory, config.n_step, config.gamma)
         mask, last = batch.mask, sequences.then(batch, self.network)
-        later, apart = self._draw(last, seeds.key(seed, "later")), None
+        later, apart = actions.draw(last, seeds.key(seed, "later")), None
         if not config.critic.batch_renorm:
             ended = batch._replace(next=sequences.then(batch, self.targets))
             apart = self._target(ended, later, seed)
@@ -242,8 +242,9 @@ class SAC(tf.Module):
         def critic_loss():
             begun = batch._replace(step=sequences.now(batch, self.critics))
             outputs, target = self._outputs(begun, later, seed, apart)
-            parts, gap = (target, mask, trajectory.weight), ()
+            parts, gap = actions.repeated(target, mask, trajectory.weight), ()
             loss, error, q = critic_values.loss(config, outputs, *parts)
+            error, q = actions.per_row(error), actions.per_row(q)
             if extra:
                 more, gap = extra.loss(self.critics, batch, drawn, q)
                 loss += more
@@ -252,27 +253,36 @@ class SAC(tf.Module):
 
         def actor_loss():
             now = sequences.now(batch, self.network)
-            now = self._draw(now, seeds.key(seed, "now"))
+            now = actions.draw(now, seeds.key(seed, "now"))
             step = sequences.now(batch, self.critics)
             q = critic_values.of_actor(config, self.critics, step, now.action, seed)
-            q, log_prob = self._expected(q, now, batch.step)
-            loss = masked.mean(alpha * log_prob - q, mask)
+            q, logs = actions.expected(q, now, batch.step)
+            loss = masked.mean(_cost(alpha, logs) - q, mask)
             loss += networks.added_loss(self.network)
-            return loss, (loss, log_prob)
+            return loss, (loss, logs)
 
         def train_actor():
-            (loss, log_prob), steps = optimizers["actor"].minimize(actor_loss)
+            (loss, logs), steps = optimizers["actor"].minimize(actor_loss)
             found = actor_critic.actor_metrics(loss, steps)
             if config.temperature is None:
-                excess = -masked.mean(log_prob + self._target_entropy(batch), mask)
+                aims = {
+                    kind: actions.target_entropy(config, kind, batch.step)
+                    for kind in logs
+                }
+                excess = {
+                    kind: -masked.mean(log + aims[kind], mask)
+                    for kind, log in logs.items()
+                }
 
                 def temperature_loss():
-                    loss = self._log_temperature.value * excess
+                    pairs = self._log_temperatures.items()
+                    loss = _sum([x.value * excess[kind] for kind, x in pairs])
                     return loss, loss
 
                 moved = optimizers["temperature"].minimize(temperature_loss)
                 found["loss/temperature"], _ = moved
-            return found | {"policy/entropy": -masked.mean(log_prob, mask)}
+            entropy = -masked.mean(_sum([*logs.values()]), mask)
+            return found | {"policy/entropy": entropy}
 
         found, steps = optimizers["critics"].minimize(critic_loss)
         loss, q, target, error, gap = found
@@ -284,50 +294,22 @@ class SAC(tf.Module):
         metrics |= actor_critic.delayed(learner, delay, names, train_actor)
         learner.move_targets()
         learner.reset(seed)
-        metrics |= actor_critic.noise_metrics(self.policy.action_noise, step) | {
-            "policy/temperature": self._temperature(),
-        }
+        metrics |= actor_critic.noise_metrics(self.policy.action_noise, step)
+        metrics |= self._named("policy/temperature", self._temperatures())
         shown = loss, q, target, error, mask, config.histograms
         metrics |= actor_critic.critic_metrics(*shown)
         return Updated(metrics, sequences.priority(error, mask))
 
-    def _draw(self, step: TimeStep, key: tf.Tensor) -> _Drawn:
-        """Draw an action in each row."""
-        if self._discrete:
-            return _Drawn(None, self.policy.log_policy(step))
-        policy = self.policy.distribution(step)
-        size = nest.static_size(step.first)
-        noise = seeds.normal([size, self.policy.bounds.size], key)
-        return _Drawn(*policy.sample_with_log_prob(noise))
-
-    def _expected(
-        self, value: tf.Tensor, drawn: _Drawn, step: TimeStep
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return values, f32 ``[N]`` or more, and ln pi, f32 ``[N]``, of drawn actions.
-
-        Of Discrete actions, with values ``[N, A]``, they are the expectations over all
-        actions.
-        """
-        if not self._discrete:
-            return value, drawn.log
-        log_prob, probability = drawn.log, tf.exp(drawn.log)
-        if networks.split_mask(step.observation)[1] is not None:
-            # 0 times an infinite value or log would be NaN.
-            log_prob = masked.safe(log_prob, probability > 0)
-        products = probability * value, probability * log_prob
-        value, log_prob = (tf.reduce_sum(x, -1) for x in products)
-        return value, log_prob
-
     def _outputs(
         self,
         batch: windows.Transition,
-        later: _Drawn,
+        later: Drawn,
         seed,
         target: critic_values.Returns | None,
     ) -> tuple[tf.Tensor, critic_values.Returns]:
         """Return outputs of critics for the actions taken, and their targets."""
         config, critics = self.learner.inputs, self.critics
-        unit = None if self._discrete else self.policy.bounds.unit(batch.action)
+        unit, index = self.policy.split(batch.action)
         if target is None:
             outputs, then = critic_values.joint(
                 config, critics, batch, unit, later.action, seed
@@ -335,13 +317,10 @@ class SAC(tf.Module):
             target = self._target_of(batch, later, then)
         else:
             outputs = critic_values.now(config, critics, batch.step, unit, seed)
-        if self._discrete:
-            taken = tf.one_hot(self.policy.index(batch.action), self.policy.size)
-            outputs = tf.reduce_sum(outputs * taken, -1)
-        return outputs, target
+        return self._actions.taken(outputs, index), target
 
     def _target(
-        self, batch: windows.Transition, later: _Drawn, seed
+        self, batch: windows.Transition, later: Drawn, seed
     ) -> critic_values.Returns:
         """Return the targets of critics; ``seed`` as in ``critic_values.later``."""
         asked = self.targets, batch.next, later.action, seed
@@ -349,21 +328,21 @@ class SAC(tf.Module):
         return self._target_of(batch, later, outputs)
 
     def _target_of(
-        self, batch: windows.Transition, later: _Drawn, outputs: tf.Tensor
+        self, batch: windows.Transition, later: Drawn, outputs: tf.Tensor
     ) -> critic_values.Returns:
         """Return the targets by the outputs of critics in the last states."""
         found = critic_values.returns(self.config, outputs)
-        value, log_prob = self._expected(found.values, later, batch.next)
+        value, logs = self._actions.expected(found.values, later, batch.next)
         found = found._replace(values=value)
         if self.config.entropy_in_target:
-            found = found.minus(self._temperature() * log_prob)
+            found = found.minus(_cost(self._temperatures(), logs))
         return found.target(batch)
 
     def assess(self, trajectory: Trajectory) -> Assessment | BoxAssessment:
         batch = windows.transition(trajectory, 1, self.learner.inputs.gamma)
-        later = self._draw(batch.next, seeds.key(0, "later"))
+        later = self._actions.draw(batch.next, seeds.key(0, "later"))
         target = self._target(batch, later, None).mean
-        if self._discrete:
+        if isinstance(self.policy, Softmax):
             probability = tf.exp(self.policy.log_policy(batch.step))
             target = tf.where(batch.mask, target, float("nan"))
             q = tf.reduce_min(self.critics(batch.step), 0)
@@ -373,34 +352,27 @@ class SAC(tf.Module):
         log = policy.log_prob(tf.reshape(batch.action, [-1, limits.size]))
         return actor_critic.assessment(self, batch, target, log)
 
-    def _check_target_entropy(self) -> None:
-        """Refuse a target that no policy reaches: the temperature would not end."""
-        target = self.config.target_entropy
-        size = self.policy.size if self._discrete else self.policy.bounds.size
-        largest = math.log(size) if self._discrete else size * math.log(2)
-        if self.config.temperature is None and target is not None and target > largest:
-            kind = "Discrete actions" if self._discrete else "numbers in -1 to 1"
-            raise UserError(
-                f"target_entropy is {target}, but the entropy of {size} {kind} is "
-                f"{largest:.4g} nats at most; lower --algorithm.target_entropy, or "
-                "leave it out"
-            )
+    def _temperatures(self) -> dict[str, tf.Tensor]:
+        """Return alpha by kind, f32 ``[]``: the setting, or what was learned."""
+        fixed = self.learner.inputs.temperature
+        return {
+            kind: tf.exp(x.value) if fixed is None else tf.convert_to_tensor(fixed)
+            for kind, x in self._log_temperatures.items()
+        }
 
-    def _temperature(self) -> tf.Tensor:
-        """Return alpha, f32 ``[]``: the setting, or what was learned."""
-        if self.learner.inputs.temperature is not None:
-            return tf.convert_to_tensor(self.learner.inputs.temperature)
-        return tf.exp(self._log_temperature.value)
+    def _named(self, name: str, by_kind: dict[str, Any]) -> dict[str, Any]:
+        """Return what actions have by kind, by names; one kind has the plain name."""
+        several = len(by_kind) > 1
+        return {
+            f"{name}_of_choices" if several and kind == CHOICES else name: x
+            for kind, x in by_kind.items()
+        }
 
-    def _target_entropy(self, batch: windows.Transition) -> tf.Tensor | float:
-        """Return the entropy that the temperature aims at, f32 ``[]`` or ``[N]``."""
-        if self.learner.inputs.target_entropy is not None:
-            return self.learner.inputs.target_entropy
-        if not self._discrete:
-            return -float(self.policy.bounds.size)
-        _, valid = networks.split_mask(batch.step.observation)
-        if valid is None:
-            return _SHARE * math.log(self.policy.size)
-        number = tf.reduce_sum(tf.cast(valid, tf.float32), -1)
-        number = tf.where(number > 0, number, float(self.policy.size))
-        return _SHARE * tf.math.log(number)
+
+def _cost(alpha: dict[str, tf.Tensor], logs: dict[str, tf.Tensor]) -> tf.Tensor:
+    """Return the sum over kinds of alpha ln pi, f32 ``[N]``."""
+    return _sum([alpha[kind] * log for kind, log in logs.items()])
+
+
+def _sum(terms: list[tf.Tensor]) -> tf.Tensor:
+    return terms[0] if len(terms) == 1 else tf.add_n(terms)

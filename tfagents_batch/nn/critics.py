@@ -70,6 +70,8 @@ def _check_residual(own: CriticConfig, hidden: tuple[int, ...]) -> None:
 class Critics(keras.Model):
     """K networks of action values: Q(s, a) of given actions, or of all actions.
 
+    With inputs and outputs they are Q(s, a, .) of given numbers a and all choices.
+
     They share the encoder of observations, which has weights for images and in a user's
     network only; all other layers are their own.
 
@@ -77,7 +79,7 @@ class Critics(keras.Model):
       spec, config, network: see ``encoder_and_hidden``.
       count: K.
       inputs: A, entries of an action that is an input; 0 for Q of all actions.
-      outputs: number of actions if they are no input, else 1.
+      outputs: number of actions, or of choices, that are no input; 0 if there are none.
       own: settings of critics alone.
       quantiles: M, of the returns of an action that is an input; 0 for their mean.
     """
@@ -88,7 +90,7 @@ class Critics(keras.Model):
         config: RowActorConfig,
         count: int,
         inputs: int = 0,
-        outputs: int = 1,
+        outputs: int = 0,
         network: Any = None,
         own: CriticConfig = CriticConfig(),
         quantiles: int = 0,
@@ -100,8 +102,8 @@ class Critics(keras.Model):
         then = Hidden(*follows, residual=config.body == "residual")
         if then.residual:
             _check_residual(own, hidden)
-        self._quantiles = quantiles
-        outputs = quantiles or outputs
+        self._quantiles, self._single = quantiles, not outputs
+        outputs = quantiles or outputs or 1
         self.towers = EnsembleMLP(count, hidden, outputs, config.initializer, then)
         step = nest.map(lambda x: x[0], networks.dummy_steps(spec))
         action = tf.zeros([step.first.shape[0], inputs]) if inputs else None
@@ -110,7 +112,7 @@ class Critics(keras.Model):
         self.convolves = networks.convolves(self, lambda x: self(x, action), step)
 
     def call(self, timestep: TimeStep, action=None, which: Which = None, **options):
-        """Return Q, f32 ``[K, N]`` or, of all actions, ``[K, N, A]``.
+        """Return Q, f32 ``[K, N]`` or, of all actions or choices, ``[K, N, A]``.
 
         Args:
           timestep: ``[N, ...]``.
@@ -138,7 +140,7 @@ class Critics(keras.Model):
             return self.towers(features, which=which, key=key, rows=rows)
         inputs = tf.concat([features, action], -1)
         found = self.towers(inputs, which=which, key=key, rows=rows)
-        return found if self._quantiles else found[..., 0]
+        return found[..., 0] if self._single and not self._quantiles else found
 
     def mean(self, outputs: tf.Tensor) -> tf.Tensor:
         """Return Q of ``outputs``."""

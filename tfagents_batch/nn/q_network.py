@@ -14,6 +14,7 @@ from tfagents_batch.config import inherited, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks, recurrent_encoder
 from tfagents_batch.nn.encoder import (
+    ACTION_MASK,
     Encoder,
     LayerSettings,
     feature_space,
@@ -22,6 +23,8 @@ from tfagents_batch.nn.encoder import (
 from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.nn.layers.noisy import NoisyDense
 from tfagents_batch.nn.user import model as user_model
+from tfagents_batch.ops import branches
+from tfagents_batch.ops.branches import Branches
 from tfagents_batch.ops.value_distributions import Distribution, ReturnMean
 from tfagents_batch.types import ActionValueHeads, EnvSpec, Nest, Remembered, TimeStep
 
@@ -69,7 +72,8 @@ class QBody(keras.Model):
     """Map observations ``[N, ...]`` to outputs of actions ``[N, A, n]``.
 
     Dueling networks (Wang et al. 2016, arXiv:1511.06581, eq. 9) add a state value and
-    advantages: Q(s, a) = V(s) + A(s, a) - mean over valid actions of A(s, .).
+    advantages: Q(s, a) = V(s) + A(s, a) - mean over valid actions of A(s, .). Choices
+    of several branches have one state value, and each branch has its own mean.
 
     If actions have features, these are an input, and each action has one pass through
     the layers: Q(s, a) of any set of actions.
@@ -78,7 +82,8 @@ class QBody(keras.Model):
       encoder: layer or model from observations to features ``[N, F]``; maybe a
         ``RecurrentEncoder``.
       hidden: units of the hidden layers, of each tower if there are two.
-      actions, outputs: A, number of actions, and n, outputs of each.
+      branches: choices of an action, A in all branches.
+      outputs: n, outputs of each choice.
       config: activation, initializer, ``dueling`` and ``noisy``.
       action_encoder: layer that flattens ``ACTION_FEATURES`` ``[N, A, ...]`` of
         observations and scales integers; None if there are none.
@@ -88,14 +93,15 @@ class QBody(keras.Model):
         self,
         encoder,
         hidden: tuple[int, ...],
-        actions: int,
+        branches: Branches,
         outputs: int,
         config: RowQConfig,
         action_encoder: keras.layers.Layer | None = None,
     ):
         super().__init__(name="q_network", dtype="float32")
         self.encoder, self.action_encoder = encoder, action_encoder
-        self.actions, self.width = actions, outputs
+        self.branches, self.width = branches, outputs
+        self.actions = actions = branches.size
         width = outputs * (actions if action_encoder is None else 1)
         sizes = {"q": width}
         if config.dueling:
@@ -124,7 +130,7 @@ class QBody(keras.Model):
         if len(self.towers) == 1:
             return last
         value = self.towers[0](features, noise[0])[:, tf.newaxis]
-        return value + last - _mean_over_actions(last, valid)
+        return value + self.branches.centered(last, valid)
 
     def noise(self, shape, key: tf.Tensor) -> Nest:
         """Draw the noise of layers that are noisy, see ``QNetwork.noise``."""
@@ -179,21 +185,11 @@ def _tower(
     return _Tower([*layers, head], config.noisy, name=f"{name}_tower", dtype="float32")
 
 
-def _mean_over_actions(advantage: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
-    """Return the mean over valid actions, f32 ``[N, 1, n]`` of ``[N, A, n]``."""
-    if mask is None:
-        return tf.reduce_mean(advantage, 1, keepdims=True)
-    mask = mask | ~tf.reduce_any(mask, -1, keepdims=True)
-    share = tf.cast(mask, tf.float32)
-    share /= tf.reduce_sum(share, -1, keepdims=True)
-    return tf.reduce_sum(advantage * share[..., tf.newaxis], 1, keepdims=True)
-
-
 _DEFAULTS, _MEAN = RowQConfig(), ReturnMean()
 
 
 class QNetwork(keras.Model):
-    """Values of discrete actions.
+    """Values of actions of whole numbers, A in all branches, see ``Branches``.
 
     Args:
       body: ``QBody``, or a user's model from observations ``[N, ...]``, without the
@@ -202,7 +198,8 @@ class QNetwork(keras.Model):
       distribution: what the n outputs of an action mean.
 
     Attributes:
-      size: A, number of actions.
+      branches: choices of an action; Discrete actions have one branch.
+      size: A.
       noisy: True if layers have noise in their weights.
     """
 
@@ -210,7 +207,8 @@ class QNetwork(keras.Model):
         self, body: keras.Model, spec: EnvSpec, distribution: Distribution = _MEAN
     ):
         super().__init__(name="action_values", dtype="float32")
-        self.body, self.size = body, number_of_actions(spec)
+        self.body, self.branches = body, choices(spec)
+        self.size = self.branches.size
         self.noisy = isinstance(body, QBody) and body.towers[0].noisy
         self.distribution = distribution
         # Weights exist before the first program is traced, and shapes are checked.
@@ -280,9 +278,10 @@ def q_network(
       distribution: what the n outputs of an action mean; 1 if it is the value.
 
     Raises:
-      UserError: if the actions are not Discrete, or the network does not fit.
+      UserError: if the actions have other parts, or the network does not fit.
     """
-    actions, outputs = number_of_actions(spec), distribution.size
+    parts, outputs = choices(spec), distribution.size
+    actions = parts.size
     parametric, action_encoder = has_action_features(spec), None
     space = feature_space(spec.observation_space)
     if parametric:
@@ -317,7 +316,7 @@ def q_network(
     encoder, hidden = recurrent_encoder.with_core(
         encoder, hidden, config, parametric, ignored
     )
-    body = QBody(encoder, hidden, actions, outputs, config, action_encoder)
+    body = QBody(encoder, hidden, parts, outputs, config, action_encoder)
     return QNetwork(body, spec, distribution)
 
 
@@ -345,17 +344,41 @@ def has_action_features(spec: EnvSpec) -> bool:
     return True
 
 
+def choices(spec: EnvSpec) -> Branches:
+    """Return the choices of an action.
+
+    Raises:
+      UserError: if actions are not Discrete, MultiDiscrete or MultiBinary.
+    """
+    found = branches.of(spec.action_space)
+    if found is None:
+        raise UserError(
+            f"the action space is {spec.action_space}, but values of single actions "
+            "need Discrete, MultiDiscrete or MultiBinary actions; use sac or td3 for a "
+            "Box, or ppo for any actions; to learn from logged rows of a Box, use "
+            "td3_bc, iql, cql, crr or bc"
+        )
+    observed = spec.observation_space
+    masked = isinstance(observed, gs.Dict) and ACTION_MASK in observed.spaces
+    if masked and isinstance(spec.action_space, gs.MultiBinary):
+        raise UserError(
+            f"the observation has {ACTION_MASK!r}, but the action space is "
+            f"{spec.action_space}: cannot mask actions; only Discrete and "
+            f"MultiDiscrete action spaces support it; leave {ACTION_MASK!r} out"
+        )
+    return found
+
+
 def number_of_actions(spec: EnvSpec) -> int:
     """Return A of a Discrete action space.
 
     Raises:
       UserError: for any other action space.
     """
-    space = spec.action_space
-    if not isinstance(space, gs.Discrete):
+    found = choices(spec)
+    if found.shape:
         raise UserError(
-            f"the action space is {space}, but values of single actions need Discrete "
-            "actions; use sac or td3 for a Box, or ppo for any actions; to learn from "
-            "logged rows of a Box, use td3_bc, iql, cql, crr or bc"
+            f"the action space is {spec.action_space}; expected Discrete; dqn, pqn and "
+            "ppo take actions of several choices"
         )
-    return int(space.n)
+    return found.size

@@ -21,6 +21,8 @@ from tfagents_batch import nest, spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.nn.encoder import ACTION_MASK
+from tfagents_batch.ops import branches, td
+from tfagents_batch.ops.branches import Branches
 from tfagents_batch.ops.categorical import Bernoulli, gumbel
 from tfagents_batch.serving.description import Array
 from tfagents_batch.types import Decision, EnvSpec, Nest, TimeStep
@@ -107,9 +109,9 @@ class DecisionFunction:
         """
         decision = self._decide(inputs)
         if "values" in decision.values:
-            index = actions["action"] - int(self._spec.action_space.start)
-            values = decision.values["values"]
-            return tf.reduce_sum(tf.one_hot(index, values.shape[-1]) * values, -1)
+            parts = cast(Branches, branches.of(self._spec.action_space))
+            values = parts.rows(decision.values["values"])
+            return parts.mean(td.chosen(values, parts.index(actions["action"])))
         random = cast(Any, decision.random)
         pairs = zip(self.actions, getattr(random, "parts", (random,)), strict=True)
         scores = [x.log_prob(actions[k.name]) for k, x in pairs if k.name in actions]

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium import spaces as gs
 from hypothesis import given, settings
 
 from tests.nn.policies.cases import (
@@ -26,7 +27,9 @@ from tfagents_batch.schedules import Constant, Linear
 def make(epsilon=0.2, warmup=0, temperature=None):
     epsilon = epsilon if isinstance(epsilon, Linear) else Constant(epsilon)
     temperature = temperature and Constant(temperature)
-    return EpsilonGreedy(Values(), 3, epsilon, warmup, temperature)
+    return EpsilonGreedy(
+        Values(), gs.Discrete(4, start=3), epsilon, warmup, temperature
+    )
 
 
 def probabilities(policy, values=SCORES, mask=None, step=0):
@@ -96,7 +99,7 @@ def test_only_valid_actions_have_a_probability(values, mask):
 
 def test_probabilities_of_a_noisy_network_are_refused_while_tracing():
     network = q_network.q_network(SPEC, q_network.QConfig(noisy=True))
-    policy = EpsilonGreedy(network, 2, Constant(0.1))
+    policy = EpsilonGreedy(network, SPEC.action_space, Constant(0.1))
     steps = nest.map(lambda x: x[0], make_steps(VECTOR, 1, 2))
     function = tf.function(
         lambda step: policy.probabilities(steps, (), step), autograph=False

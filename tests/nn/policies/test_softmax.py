@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from gymnasium import spaces as gs
 from hypothesis import given, settings
 
 from tests.nn.policies.cases import (
@@ -19,7 +20,9 @@ from tfagents_batch.nn.policies.discrete import Softmax
 
 def make():
     return Softmax(
-        lambda step, _: ({"logits": step.observation["outputs"]}, ()), 4, 3, 100
+        lambda step, _: ({"logits": step.observation["outputs"]}, ()),
+        gs.Discrete(4, start=3),
+        100,
     )
 
 

@@ -160,7 +160,7 @@ class UncollectedSettings:
 
 
 def critics(
-    config: Any, spec: EnvSpec, network: Any, inputs: int = 0, outputs: int = 1
+    config: Any, spec: EnvSpec, network: Any, inputs: int = 0, outputs: int = 0
 ) -> tuple[Critics, Critics]:
     """Return critics and their target networks; for the sizes see ``Critics``."""
     sizes = config.num_critics, inputs, outputs, network, config.critic

@@ -184,7 +184,7 @@ class SquashedNormal(BoxPolicy):
         sde_every: int | tf.Variable | None = None,
     ):
         super().__init__(network, bounds, warmup, noise, observations)
-        self._sde_every = sde_every
+        self._sde_every, self.branches = sde_every, None
 
     def own_state(self, batch: int | tf.Tensor) -> Nest:
         if self._sde_every is None:
@@ -194,6 +194,14 @@ class SquashedNormal(BoxPolicy):
     def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
         """Return no matrix with gSDE: every decision is drawn over all matrices."""
         return self._state(batch, explore and self._sde_every is None)
+
+    def kinds(self, timestep: TimeStep) -> tuple[TanhNormal, None]:
+        """Return the distribution of numbers in [-1, 1]; there are no choices."""
+        return self.distribution(timestep), None
+
+    def split(self, action: tf.Tensor) -> tuple[tf.Tensor, None]:
+        """Return the numbers of actions in [-1, 1], f32 ``[N, A]``; no choices."""
+        return self.bounds.unit(action), None
 
     def distribution(
         self,
@@ -212,8 +220,7 @@ class SquashedNormal(BoxPolicy):
         if self._sde_every is not None:
             mean = tf.clip_by_value(outputs["mean"], -_MEAN, _MEAN)
             return TanhNormal(mean, outputs["std"], low, high)
-        log_std = tf.clip_by_value(outputs["log_std"], *_LOG_STD)
-        return TanhNormal(outputs["mean"], tf.exp(log_std), low, high)
+        return TanhNormal(outputs["mean"], squashed_std(outputs["log_std"]), low, high)
 
     def noise(self, shape, seed) -> BoxNoise:
         numbers = super().noise(shape, seed)
@@ -269,6 +276,11 @@ class SquashedNormal(BoxPolicy):
                 "squashed action and noise has no closed form; set "
                 "--algorithm.exploration=none"
             )
+
+
+def squashed_std(log_std: tf.Tensor) -> tf.Tensor:
+    """Return standard deviations before tanh, of the output of an actor."""
+    return tf.exp(tf.clip_by_value(log_std, *_LOG_STD))
 
 
 class Deterministic(BoxPolicy):

@@ -1,12 +1,14 @@
-"""Policies of Discrete actions: softmax of logits, and epsilon-greedy of values."""
+"""Policies of whole numbers: softmax of logits, and epsilon-greedy of values."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+import gymnasium
 import tensorflow as tf
+from gymnasium import spaces as gs
 
-from tfagents_batch import seeds
+from tfagents_batch import nest, seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
 from tfagents_batch.nn import networks
@@ -14,55 +16,53 @@ from tfagents_batch.nn.actor import ActorNetwork, RowActorConfig
 from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.nn.q_network import QNetwork
-from tfagents_batch.ops import masked, td
+from tfagents_batch.ops import branches, distributions, td
+from tfagents_batch.ops.branches import Branches, best
 from tfagents_batch.ops.categorical import Categorical, gumbel_noise
 from tfagents_batch.schedules import Schedule
 from tfagents_batch.types import Decision, EnvSpec, Nest, TimeStep
 
 
-class DiscretePolicy(NetworkPolicy):
-    """Base of the policies of this module; see ``interfaces.Policy``.
+class Softmax(NetworkPolicy):
+    """Draws one of ``size`` Discrete actions from the softmax of an actor's ``logits``.
+
+    During the warm-up, every valid action is equally likely.
 
     Args:
-      network: network of the policy.
-      start: smallest action of the Discrete space.
+      network: actor.
+      space: space of the actions.
       warmup: environment steps with random actions only, at the start of a run.
       observations: see ``NetworkPolicy``.
     """
 
+    action_noise = bounds = None  # as of policies of a Box
+
     def __init__(
         self,
-        network: Any,
-        start: int,
+        network: ActorNetwork,
+        space: gs.Discrete,
         warmup: int = 0,
         observations: ObservationNormalizer | None = None,
     ):
         super().__init__(network, observations)
-        self._start, self._warmup = int(start), warmup
+        self._start, self._warmup, self.size = int(space.start), warmup, int(space.n)
+        self.branches = branches.of(space)
 
     def index(self, action: tf.Tensor) -> tf.Tensor:
         """Return the numbers of actions, from 0."""
         return action - self._start
 
+    def split(self, action: tf.Tensor) -> tuple[None, tf.Tensor]:
+        """Return the choices of actions, int32 ``[N]``; there are no other numbers."""
+        return None, self.index(action)
 
-class Softmax(DiscretePolicy):
-    """Draws one of ``size`` actions from the softmax of an actor's ``logits``.
+    def kinds(self, timestep: TimeStep) -> tuple[None, tf.Tensor]:
+        """Return ln pi of the choices, see ``log_policy``; there are no numbers."""
+        return None, self.log_policy(timestep)
 
-    During the warm-up, every valid action is equally likely.
-    """
-
-    action_noise = None  # as of policies of a Box
-
-    def __init__(
-        self,
-        network: ActorNetwork,
-        size: int,
-        start: int,
-        warmup: int = 0,
-        observations: ObservationNormalizer | None = None,
-    ):
-        super().__init__(network, start, warmup, observations)
-        self.size = size
+    def valid(self, timestep: TimeStep) -> tf.Tensor | None:
+        """Return which actions are valid, ``[N, A]``; None if all are."""
+        return networks.split_mask(timestep.observation)[1]
 
     def noise(self, shape, seed) -> tf.Tensor:
         return gumbel_noise([*shape, self.size], seed)
@@ -113,9 +113,9 @@ def softmax(
     observations: ObservationNormalizer | None = None,
 ) -> Softmax:
     """Return a policy with variables of its own; ``network`` is the user's, or None."""
-    space = spec.action_space
+    space: gs.Discrete = spec.action_space
     actor = ActorNetwork(spec, config, {"logits": int(space.n)}, network)
-    return Softmax(actor, int(space.n), space.start, warmup, observations)
+    return Softmax(actor, space, warmup, observations)
 
 
 def log_policy(actor: ActorNetwork, timestep: TimeStep) -> tf.Tensor:
@@ -132,17 +132,19 @@ class GreedyNoise(NamedTuple):
     network: Nest  # noise of the network
 
 
-class EpsilonGreedy(DiscretePolicy):
+class EpsilonGreedy(NetworkPolicy):
     """Takes the action of the largest value, or a random one.
 
     With probability epsilon, and always during the warm-up, every valid action is
     equally likely. With a temperature, the other actions are drawn with the
     probabilities softmax(Q / temperature). If the network says which actions are
-    allowed, all others are taken at random only.
+    allowed, all others are taken at random only. An action of several choices has
+    values of each, see ``Branches``: it is random in all of them, or in none.
 
     Args:
       network: network of action values. If it is noisy, each row has its own noise.
-      start, warmup, observations: see ``DiscretePolicy``.
+      space: space of actions: Discrete, MultiDiscrete or MultiBinary.
+      warmup, observations: see ``Softmax``.
       epsilon: schedule of the probability over environment steps.
       temperature: schedule over environment steps; None for the largest value.
       gamma: discount factor of the running return that it records, by which rewards
@@ -152,16 +154,22 @@ class EpsilonGreedy(DiscretePolicy):
     def __init__(
         self,
         network: QNetwork,
-        start: int,
+        space: gymnasium.Space,
         epsilon: Schedule,
         warmup: int = 0,
         temperature: Schedule | None = None,
         observations: ObservationNormalizer | None = None,
         gamma: float | None = None,
     ):
-        super().__init__(network, start, warmup, observations)
+        super().__init__(network, observations)
+        self._branches = cast(Branches, branches.of(space))
+        self._family = distributions.for_space(space)
         self._epsilon, self._temperature = epsilon, temperature
-        self._gamma = gamma
+        self._warmup, self._gamma = warmup, gamma
+
+    def index(self, action: tf.Tensor) -> tf.Tensor:
+        """Return the choices of actions, see ``Branches.index``."""
+        return self._branches.index(action)
 
     def own_state(self, batch: int | tf.Tensor) -> Nest:
         """Return a running return of 0, if it is recorded."""
@@ -184,19 +192,25 @@ class EpsilonGreedy(DiscretePolicy):
         before, own = self.parts(state)
         drawn = noise.network if explore else ()
         q, mask, allowed, after = self._values(timestep, before, drawn)
-        action = best(q, allowed)
+        if explore and self._temperature is not None:
+            q = q / self._temperature(step) + noise.action  # a sample of the softmax
+        action = self._branches.best(q, allowed)
         if explore:
-            if self._temperature is not None:
-                action = self._softmax(q, allowed, step).sample(noise.action)
             drawn = noise.explore < self.epsilon(step)
-            action = tf.where(drawn, best(noise.action, mask), action)
+            other = self._branches.best(noise.action, mask)
+            action = nest.where(drawn, other, action)
         behavior = self.recorded(before)
         if self._gamma is not None:
             own = self._gamma * own + timestep.reward
             behavior["return"] = own = tf.where(timestep.first, 0.0, own)
-        return action + self._start, behavior, self.joined(after, own)
+        return action, behavior, self.joined(after, own)
 
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
+        if self._branches.shape:
+            raise UserError(
+                "probabilities of all actions need a Discrete action space, but "
+                "actions have several choices: there are too many joint actions"
+            )
         if self.network.noisy:
             raise UserError(
                 "the probabilities of actions are not available with noisy networks: "
@@ -208,7 +222,8 @@ class EpsilonGreedy(DiscretePolicy):
         if self._temperature is None:
             chosen = tf.one_hot(best(q, allowed), self.network.size)
         else:
-            chosen = self._softmax(q, allowed, step).probabilities()
+            logits = q / self._temperature(step)
+            chosen = Categorical(logits, mask=allowed).probabilities()
         drawn = Categorical(tf.zeros_like(q), mask=mask).probabilities()
         epsilon = self.epsilon(step)
         return epsilon * drawn + (1 - epsilon) * chosen
@@ -218,8 +233,9 @@ class EpsilonGreedy(DiscretePolicy):
     ) -> Decision:
         before, own = self.parts(state)
         q, mask, allowed, after = self._values(timestep, before)
-        uniform = Categorical(tf.zeros_like(q), self._start, mask)
-        action, state = best(q, allowed) + self._start, self.joined(after, own)
+        zeros = tf.zeros([nest.size(q), self._family.size])
+        uniform = self._family.make(zeros, mask=mask)
+        action, state = self._branches.best(q, allowed), self.joined(after, own)
         return Decision(action, state, {"values": q}, uniform)
 
     def epsilon(self, step) -> tf.Tensor:
@@ -235,10 +251,6 @@ class EpsilonGreedy(DiscretePolicy):
         heads, state = self.network(self.seen(timestep), state, noise)
         return heads.q, mask, both(mask, heads.allowed), state
 
-    def _softmax(self, q: tf.Tensor, mask: tf.Tensor | None, step) -> Categorical:
-        assert self._temperature is not None
-        return Categorical(q / self._temperature(step), mask=mask)
-
 
 def both(valid: tf.Tensor | None, allowed: Nest) -> tf.Tensor | None:
     """Return which actions are valid and allowed, see ``ActionValueHeads``.
@@ -248,13 +260,3 @@ def both(valid: tf.Tensor | None, allowed: Nest) -> tf.Tensor | None:
     if isinstance(allowed, tuple):
         return valid
     return allowed if valid is None else valid & allowed
-
-
-def best(value: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
-    """Return the valid action of the largest value, int32 ``[...]``.
-
-    ``mask``, bool ``[..., A]``, has the valid actions; None if all are. A row without a
-    valid action counts as all valid.
-    """
-    value = value if mask is None else masked.logits(value, mask)
-    return tf.argmax(value, -1, tf.int32)
