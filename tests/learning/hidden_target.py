@@ -16,8 +16,9 @@ class HiddenTarget(gymnasium.Env):
 
     observation_space = gs.Box(0, 1, (CONTEXTS,), np.float32)
 
-    def __init__(self, action=gs.MultiDiscrete([5] * 4)):
-        self.action_space = action
+    action_space = gs.MultiDiscrete([5] * 4)
+
+    def __init__(self):
         self._targets = np.random.default_rng(7).integers(0, 5, (CONTEXTS, 4))
 
     def reset(self, *, seed=None, options=None):

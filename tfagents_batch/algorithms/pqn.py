@@ -219,9 +219,9 @@ class PQN(tf.Module):
         config = self.learner.inputs
         _, valid = networks.split_mask(trajectory.steps.observation)
         branches, shape = self.network.branches, q.shape[:2]
-        q, valid = (x if x is None else nest.fold(x) for x in (q, valid))
-        q, valid = branches.rows(q), branches.valid(valid)
-        q = q if valid is None else masked.logits(q, valid)
+        q = branches.rows(nest.fold(q))
+        if valid is not None:
+            q = masked.logits(q, branches.valid(nest.fold(valid)))
         value = branches.mean(tf.stop_gradient(tf.reduce_max(q, -1)))
         value = tf.reshape(value, shape)
         data = trajectory.reward, trajectory.discount(config.gamma), value

@@ -24,6 +24,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.nn import networks, user
 from tfagents_batch.nn.actor import ActorNetwork, bounds
+from tfagents_batch.nn.encoder import refuse_mask
 from tfagents_batch.nn.policies.box import Kind, SquashedNormal
 from tfagents_batch.nn.policies.discrete import Softmax, softmax
 from tfagents_batch.nn.policies.mixed import Mixed, Parts
@@ -204,6 +205,8 @@ class SAC(tf.Module):
             policy = softmax(self._of_actor, *parts)
         else:
             parts = Parts(spec.action_space)
+            if not parts.family.mask_size:
+                refuse_mask(spec)
             own = config.network, parts.heads(), custom
             network = ActorNetwork(self._of_actor, *own)
             policy = Mixed(network, parts, warmup, seen)
@@ -347,7 +350,7 @@ class SAC(tf.Module):
             target = tf.where(batch.mask, target, float("nan"))
             q = tf.reduce_min(self.critics(batch.step), 0)
             return Assessment(q, target, probability)
-        limits = self.policy.bounds
+        limits = bounds(self._spec)
         policy = self.policy.distribution(batch.step, *limits.flat)
         log = policy.log_prob(tf.reshape(batch.action, [-1, limits.size]))
         return actor_critic.assessment(self, batch, target, log)

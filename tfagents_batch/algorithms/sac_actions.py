@@ -18,7 +18,9 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.shared.critic_values import Returns
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
+from tfagents_batch.nn.actor import Bounds
 from tfagents_batch.ops import masked
+from tfagents_batch.ops.branches import Branches
 from tfagents_batch.types import Nest, TimeStep
 
 NUMBERS, CHOICES = "numbers", "choices"  # kinds of parts of an action
@@ -53,7 +55,8 @@ class Actions:
 
     def __init__(self, policy: Any):
         self._policy = policy
-        self._bounds, self._branches = policy.bounds, policy.branches
+        self._bounds: Bounds | None = policy.bounds
+        self._branches: Branches | None = policy.branches
         self.kinds, inputs, outputs = [], 0, 0
         if self._bounds is not None:
             self.kinds.append(NUMBERS)
@@ -70,7 +73,7 @@ class Actions:
         if numbers is None:
             return drawn
         size = nest.static_size(step.first)
-        noise = seeds.normal([size, self._bounds.size], key)
+        noise = seeds.normal([size, self.sizes[0]], key)
         action, log = numbers.sample_with_log_prob(noise)
         return drawn._replace(action=action, log=log)
 
@@ -94,7 +97,7 @@ class Actions:
         value, log_prob = (self._branches.mean(x) for x in (value, log_prob))
         return value, logs | {CHOICES: self._branches.count * log_prob}
 
-    def taken(self, outputs: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
+    def taken(self, outputs: tf.Tensor, index: tf.Tensor | None) -> tf.Tensor:
         """Return outputs of critics for actions taken.
 
         Of choices it is f32 ``[K, N D]``, of outputs ``[K, N, A]`` and int32 ``[N D]``.
@@ -121,14 +124,16 @@ class Actions:
         if self._branches is None or self._branches.count == 1:
             return x
         means = self._branches.mean(tf.reshape(x, [-1]))
-        return tf.reshape(means, [*x.shape[:-1], x.shape[-1] // self._branches.count])
+        return tf.reshape(means, [*x.shape[:-1], -1])
 
     def target_entropy(self, config: Any, kind: str, step: TimeStep) -> Any:
         """Return the entropy that a temperature aims at, f32 ``[]`` or ``[N]``."""
         if config.target_entropy is not None:
             return config.target_entropy
         if kind == NUMBERS:
+            assert self._bounds is not None
             return -float(self._bounds.size)
+        assert self._branches is not None
         valid, sizes = self._policy.valid(step), self._branches.sizes
         if valid is None:
             return config.choice_entropy * sum(math.log(n) for n in sizes)
@@ -156,8 +161,8 @@ class Actions:
                 "and choices, each with a temperature of its own; leave it out, and "
                 "set --algorithm.choice_entropy for the choices"
             )
-        if self._bounds is not None:
-            size, what = self._bounds.size, "numbers in -1 to 1"
+        if self._branches is None:
+            size, what = self.sizes[0], "numbers in -1 to 1"
             largest = size * math.log(2)
         else:
             sizes = self._branches.sizes

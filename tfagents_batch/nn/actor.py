@@ -16,7 +16,7 @@ from tfagents_batch import nest
 from tfagents_batch.config import inherited, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks, recurrent_encoder
-from tfagents_batch.nn.encoder import ACTION_MASK, Encoder, LayerSettings
+from tfagents_batch.nn.encoder import Encoder, LayerSettings, refuse_mask
 from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.nn.layers.state_noise import StateNoise
 from tfagents_batch.nn.user import model as user_model
@@ -200,11 +200,5 @@ def bounds(spec: EnvSpec) -> Bounds:
             "sac and dqn take Discrete actions, and ppo any; to learn from logged rows "
             "of Discrete actions, use bcq, crr_discrete, bc or dqn (CQL: cql_scale)"
         )
-    observed = spec.observation_space
-    if isinstance(observed, gs.Dict) and ACTION_MASK in observed.spaces:
-        raise UserError(
-            f"the observation has {ACTION_MASK!r}, but the action space is {space}: "
-            "cannot mask actions; only Discrete and MultiDiscrete action spaces "
-            f"support it; leave {ACTION_MASK!r} out"
-        )
+    refuse_mask(spec)
     return Bounds(*distributions.finite_bounds(space))

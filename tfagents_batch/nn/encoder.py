@@ -18,6 +18,7 @@ from tfagents_batch.devices import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.layers import blocks, impala, kernels
 from tfagents_batch.settings.suggest import unknown
+from tfagents_batch.types import EnvSpec
 
 # GA3C's network and its larger ones, by the stride of the first convolution.
 _STRIDES = {"ga3c": 4, "ga3c_stride3": 3, "ga3c_stride2": 2, "ga3c_stride1": 1}
@@ -85,6 +86,17 @@ class LayerSettings:
     def units(self) -> tuple[int, ...]:
         """Units of the hidden layers behind a vector."""
         return self.hidden or self.USUAL
+
+
+def refuse_mask(spec: EnvSpec) -> None:
+    """Raise an error if the observation has a mask of actions that have none."""
+    observed, space = spec.observation_space, spec.action_space
+    if isinstance(observed, gs.Dict) and ACTION_MASK in observed.spaces:
+        raise UserError(
+            f"the observation has {ACTION_MASK!r}, but the action space is {space}: "
+            "cannot mask actions; only Discrete and MultiDiscrete action spaces "
+            f"support it; leave {ACTION_MASK!r} out"
+        )
 
 
 def feature_space(space: gymnasium.Space) -> gymnasium.Space:

@@ -14,11 +14,11 @@ from tfagents_batch.config import inherited, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks, recurrent_encoder
 from tfagents_batch.nn.encoder import (
-    ACTION_MASK,
     Encoder,
     LayerSettings,
     feature_space,
     numbers,
+    refuse_mask,
 )
 from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.nn.layers.noisy import NoisyDense
@@ -358,14 +358,8 @@ def choices(spec: EnvSpec) -> Branches:
             "Box, or ppo for any actions; to learn from logged rows of a Box, use "
             "td3_bc, iql, cql, crr or bc"
         )
-    observed = spec.observation_space
-    masked = isinstance(observed, gs.Dict) and ACTION_MASK in observed.spaces
-    if masked and isinstance(spec.action_space, gs.MultiBinary):
-        raise UserError(
-            f"the observation has {ACTION_MASK!r}, but the action space is "
-            f"{spec.action_space}: cannot mask actions; only Discrete and "
-            f"MultiDiscrete action spaces support it; leave {ACTION_MASK!r} out"
-        )
+    if isinstance(spec.action_space, gs.MultiBinary):
+        refuse_mask(spec)
     return found
 
 

@@ -11,8 +11,8 @@ which are one branch.
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
-from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -22,7 +22,8 @@ from gymnasium import spaces as gs
 from tfagents_batch.ops import masked
 
 
-class Branches(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Branches:
     """Branches of an action space; see ``of``.
 
     Shapes: N states, D branches, A choices of all branches, W of the largest one.
@@ -123,8 +124,8 @@ def _mean(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     """Return the mean over valid choices, f32 ``[N, 1, n]`` of ``[N, A, n]``."""
     some = tf.reduce_any(valid > 0, -1, keepdims=True)
     share = tf.where(some, valid, tf.ones_like(valid))
-    share /= tf.reduce_sum(share, -1, keepdims=True)
-    return tf.reduce_sum(x * share[..., tf.newaxis], 1, keepdims=True)
+    share = tf.expand_dims(share / tf.reduce_sum(share, -1, keepdims=True), -1)
+    return tf.reduce_sum(x * share, 1, keepdims=True)
 
 
 def best(value: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:

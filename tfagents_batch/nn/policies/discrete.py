@@ -35,7 +35,8 @@ class Softmax(NetworkPolicy):
       observations: see ``NetworkPolicy``.
     """
 
-    action_noise = bounds = None  # as of policies of a Box
+    action_noise = None  # as of policies of a Box
+    bounds: Any = None
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ def softmax(
     observations: ObservationNormalizer | None = None,
 ) -> Softmax:
     """Return a policy with variables of its own; ``network`` is the user's, or None."""
-    space: gs.Discrete = spec.action_space
+    space = cast(gs.Discrete, spec.action_space)
     actor = ActorNetwork(spec, config, {"logits": int(space.n)}, network)
     return Softmax(actor, space, warmup, observations)
 

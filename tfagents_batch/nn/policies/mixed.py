@@ -113,7 +113,7 @@ class Parts:
         for leaf, x in zip(self._leaves, flat, strict=True):
             if isinstance(leaf, Bounds):
                 units.append(leaf.unit(x))
-            else:
+            elif leaf is not None:
                 indices.append(tf.reshape(leaf.index(x), [-1, leaf.count]))
         unit = tf.concat(units, -1) if units else None
         return unit, tf.reshape(tf.concat(indices, -1), [-1]) if indices else None
