@@ -12,6 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import tfagents_batch as tfb
+from tests.algorithms import cases
 from tests.sources.replay import bit_flip
 from tests.sources.replay.scripted import Case, Script, Slow, stream, uid
 from tests.sources.replay.test_replay import N, plans
@@ -260,16 +261,29 @@ def test_options_that_exclude_each_other_are_refused():
         tfb.train("dqn", **options, replay=replay)
 
 
-def test_an_agent_trains_with_rewards_of_python(tmp_path):
-    options = {
-        "env": bit_flip.make,
-        "num_envs": 2,
-        "num_workers": 1,
-        "eval_every": 0,
-        "progress": False,
-        "log_info": ("is_success",),
-        "replay": {"her": "future", "capacity": 400},
-        "settings": {"warmup_steps": 100, "network.hidden": (8,), "histograms": False},
+def train(env, tmp_path, **options):
+    settings = {
+        **{"warmup_steps": 100, "network": {"hidden": (8,), "core": "gru"}},
+        **{"stored_state": False, "sequence_length": 6, "burn_in": 2},
+        **{"batch_size": 8, "train_every": 4, "histograms": False},
     }
-    run = tfb.train("dqn", steps=160, logdir=tmp_path, **options)
-    assert np.isfinite(run.metrics["loss/td"])
+    return tfb.train(
+        *("sac", env),
+        **{"num_envs": 2, "eval_every": 0, "progress": False, "compile": "off"},
+        **{"replay": {"her": "future", "capacity": 400}, "settings": settings},
+        logdir=tmp_path,
+        **options,
+    )
+
+
+def test_an_agent_with_memory_trains_with_rewards_of_python(tmp_path):
+    run = train(bit_flip.make, tmp_path, steps=140, num_workers=1)
+    assert np.isfinite(run.metrics["loss/critics"])
+
+
+def test_a_stopped_and_resumed_run_equals_a_straight_one(tmp_path):
+    straight = train(InTheGraph(), tmp_path / "straight", steps=160)
+    stopped = train(InTheGraph(), tmp_path / "stopped", steps=120)
+    resumed = tfb.train(resume=stopped.logdir, steps=160, env=InTheGraph())
+    assert resumed.step == straight.step > stopped.step
+    cases.assert_equal(cases.variables(resumed), cases.variables(straight))
