@@ -39,7 +39,9 @@ def _arguments(case):
     """Yield the arguments of each run of a test that is parametrized."""
     runs = [{}]
     for mark in getattr(case, "pytestmark", ()):
-        names = [x.strip() for x in mark.args[0].split(",")]
+        names = mark.args[0]
+        if isinstance(names, str):
+            names = [x.strip() for x in names.split(",")]
         values = [x if len(names) > 1 else (x,) for x in mark.args[1]]
         runs = [
             run | dict(zip(names, value, strict=True))
