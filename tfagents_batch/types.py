@@ -185,7 +185,7 @@ class ActionValueHeads(NamedTuple):
     """Outputs of a network of action values for a batch of states.
 
     Attributes:
-      q: f32 ``[..., A]``, Q(s, a) of every action.
+      q: f32 ``[..., A]``, Q(s, a) of every action, or choice, see ``ops.branches``.
       outputs: f32 ``[..., A, n]``, distributions of returns whose means are ``q``, see
         ``ops/value_distributions.py``; the same as ``q`` if n is 1.
       allowed: bool ``[..., A]``, actions that a greedy policy may take, invalid ones
@@ -215,7 +215,8 @@ class Decision(NamedTuple):
     Attributes:
       action: ``[N, ...]``, the mode, or a sample of a Box.
       state: for the next decision, see ``Policy.memory``.
-      values: f32 ``[N, A]`` "values" of actions, or ``[N]`` "value" of states; or none.
+      values: f32 ``[N, A]`` "values" of actions or choices, or ``[N]`` "value" of
+        states; or none.
       random: ``interfaces.Distribution`` of random decisions, if actions are not a Box:
         uniform for policies that explore by epsilon, else the policy itself.
       log_density: f32 ``[N]``, of a sample of a Box; None of a mode.

@@ -77,7 +77,11 @@ def test_gradients_are_those_of_a_loop_over_choices(observation):
             valid = choices(step)[branch]
             odds = tf.where(valid, tf.exp(part), 0.0)
             pi = odds / tf.reduce_sum(odds, -1, keepdims=True)
-            value += tf.reduce_sum(pi * q[branch], -1) / 3
+            if purpose == "now":  # each policy by its own values; numbers by the mean
+                value += tf.reduce_sum(pi * tf.stop_gradient(q[branch]), -1)
+                value += tf.reduce_sum(tf.stop_gradient(pi) * q[branch], -1) / 3
+            else:
+                value += tf.reduce_sum(pi * q[branch], -1) / 3
             log_pi = tf.math.log(tf.where(valid, pi, 1.0))
             entropy -= tf.reduce_sum(pi * log_pi, -1)
         return value, -log, entropy
@@ -157,7 +161,8 @@ def test_actions_are_of_the_space_and_have_the_probabilities_of_the_policy():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"target_entropy": -1.0}, "numbers and choices, each with a temperature"),
+        ({"target_entropy": 5.0}, "entropy of 2 numbers in -1 to 1 is 1.386"),
+        ({"temperature": 0.1, "choice_entropy": 0.5}, "for a learned temperature"),
         ({"quantiles": 5}, "quantiles for actions of a Box only"),
         ({"exploration": "ou"}, "noise is added to actions of a Box only"),
     ],
@@ -165,3 +170,10 @@ def test_actions_are_of_the_space_and_have_the_probabilities_of_the_policy():
 def test_settings_of_one_kind_are_refused(settings, message):
     with pytest.raises(UserError, match=message):
         make(**settings)
+
+
+def test_settings_of_choices_are_refused_by_their_sizes():
+    with pytest.raises(UserError, match=r"choices of \[5, 5\] is 3.219 nats at most"):
+        make(gs.MultiDiscrete([5, 5]), target_entropy=7.0)
+    with pytest.raises(UserError, match=r"choice_entropy is 0.5, .* Box"):
+        make(gs.Box(-1, 1, (2,)), choice_entropy=0.5)

@@ -178,6 +178,9 @@ def test_actions_of_other_kinds_are_refused():
     masked = gs.Dict(state=VECTOR, action_mask=gs.MultiBinary(6))
     with pytest.raises(UserError, match=r"MultiBinary\(3\): cannot mask actions"):
         q_network.q_network(make_spec(masked, gs.MultiBinary(3)))
+    text = r"action_mask has shape \(6,\); .*MultiDiscrete\(\[2 3\]\) needs \(5,\)"
+    with pytest.raises(UserError, match=text):
+        q_network.q_network(make_spec(masked, gs.MultiDiscrete([2, 3])))
 
 
 def make_policy(epsilon=0.0):

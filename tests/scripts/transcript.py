@@ -140,7 +140,8 @@ def main() -> int:
     last = max(i for i, each in enumerate(COMMANDS) if each.split()[0] in named)
     found, runs = {}, {}
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "observations.jsonl").write_text("[0, 0, 0, 0]\n")
+        rows = '{"observation": [0, 0, 0, 0]}\n'
+        (Path(folder) / "observations.jsonl").write_text(rows)
         for command in COMMANDS[: last + 1]:
             command = command.format(**runs)
             print(f"\n$ tfagents-batch {command}", flush=True)

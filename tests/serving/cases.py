@@ -63,6 +63,7 @@ QUICK = [
     ("dqn", "mask", "discrete", {}, None),
     ("dqn", "vector", "discrete", {}, dense),
     ("sac", "vector", "box", {"normalize_observation": True}, None),
+    ("dqn", "masks", "multi", {"network": {"dueling": True}}, None),
 ]
 SLOW = [
     *(("ppo", "vector", action, {}, None) for action in ACTIONS if action != "parts"),
@@ -99,6 +100,8 @@ SLOW = [
         (x, "vector", "box", {"normalize_observation": True}, None)
         for x in ("td3", "ddpg")
     ),
+    ("pqn", "dict", "binary", {}, None),
+    ("sac", "masks", "multi", {}, None),
     *(("bc", x, "discrete", {}, None) for x in ("vector", "mask")),
     *(("bcq", x, "discrete", {"threshold": 0.9}, None) for x in ("vector", "mask")),
     ("crr_discrete", "mask", "discrete", {}, None),

@@ -95,6 +95,7 @@ SHARES = [
     ("dqn", "mask", "discrete", 0.2),
     ("ppo", "vector", "discrete", 0.5),
     ("ppo", "masks", "multi", 0.5),
+    ("dqn", "masks", "multi", 0.5),
     ("ppo", "vector", "binary", 1.0),
 ]
 

@@ -54,15 +54,20 @@ GRU = {"network": {"core": "gru", "hidden": [8]}}
 
 
 @pytest.mark.parametrize(
-    ("format", "observation", "settings"),
+    ("algorithm", "format", "observation", "settings"),
     [
-        ("litert", "part masks", {}),
-        pytest.param("saved_model", "part masks", GRU, marks=pytest.mark.slow),
-        pytest.param("onnx", "dict", GRU, marks=pytest.mark.slow),
+        ("ppo", "litert", "part masks", {}),
+        ("sac", "litert", "part masks", {}),
+        pytest.param("sac", "saved_model", "dict", {}, marks=pytest.mark.slow),
+        pytest.param("sac", "onnx", "part masks", GRU, marks=pytest.mark.slow),
+        pytest.param("ppo", "saved_model", "part masks", GRU, marks=pytest.mark.slow),
+        pytest.param("ppo", "onnx", "dict", GRU, marks=pytest.mark.slow),
     ],
 )
-def test_masks_and_memory_are_exported(format, observation, settings, tmp_path):
-    policy, spec = cases.policy_of("ppo", observation, "parts", settings)
+def test_masks_and_memory_are_exported(
+    algorithm, format, observation, settings, tmp_path
+):
+    policy, spec = cases.policy_of(algorithm, observation, "parts", settings)
     origin = export.Origin({"name": "run", "algorithm": "ppo"})
     result = export.write(policy, spec, 10**6, format, tmp_path / "x", 0.0, origin)
     assert not result.parity.problems

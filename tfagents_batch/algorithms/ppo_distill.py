@@ -22,6 +22,13 @@ from tfagents_batch.types import EnvSpec, TimeStep
 
 _ACTION = "action"  # name of a label that is a mean action
 
+# What to use instead of the loss kl, whether actions are a Box.
+_ADVICE = {
+    False: "a teacher of ppo, a2c, ga3c, reinforce or distill",
+    True: "--algorithm.loss=squared_error, or a teacher of ppo with the same "
+    "--algorithm.network.squash",
+}
+
 
 class Imitation(tf.Module):
     """Loss of a student, and the teacher, which only learning needs.
@@ -73,8 +80,7 @@ class Imitation(tf.Module):
         if not (self._squared or has_kl):
             raise UserError(
                 "loss is kl, but its policy has no KL with the student's for actions "
-                f"of {self._space}; use --algorithm.loss=squared_error, or a teacher "
-                "of ppo with the same --algorithm.network.squash"
+                f"of {self._space}; use {_ADVICE[isinstance(self._space, gs.Box)]}"
             )
         self._teacher, self._keys, self._step = teacher, keys, step
         self._learner.run_only["teacher"] = teacher.named_variables()

@@ -24,7 +24,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.nn import networks, user
 from tfagents_batch.nn.actor import ActorNetwork, bounds
-from tfagents_batch.nn.encoder import refuse_mask
+from tfagents_batch.nn.encoder import check_mask, refuse_mask
 from tfagents_batch.nn.policies.box import Kind, SquashedNormal
 from tfagents_batch.nn.policies.discrete import Softmax, softmax
 from tfagents_batch.nn.policies.mixed import Mixed, Parts
@@ -54,12 +54,12 @@ class SACConfig(actor_critic.ActorCriticSettings):
     target_entropy: float | None = number(
         None,
         "entropy that a learned temperature aims at, in nats, with actions scaled to "
-        "-1 to 1; none: -A for A numbers, choice_entropy ln A for A Discrete actions",
+        "-1 to 1; none: -A for A numbers, and choice_entropy for choices",
     )
     choice_entropy: float = number(
         0.98,
-        "entropy that a learned temperature of choices aims at, as share of the "
-        "largest one",
+        "entropy that a learned temperature of choices, such as Discrete actions, aims "
+        "at, as share of the largest one",
         least=0,
         most=1,
     )
@@ -201,11 +201,14 @@ class SAC(tf.Module):
             )
         warmup = config.random_steps
         if isinstance(spec.action_space, gs.Discrete):
+            check_mask(spec, int(spec.action_space.n))
             parts = config.network, custom, warmup, seen
             policy = softmax(self._of_actor, *parts)
         else:
             parts = Parts(spec.action_space)
-            if not parts.family.mask_size:
+            if parts.family.mask_size:
+                check_mask(spec, parts.family.mask_size)
+            else:
                 refuse_mask(spec)
             own = config.network, parts.heads(), custom
             network = ActorNetwork(self._of_actor, *own)
@@ -223,7 +226,8 @@ class SAC(tf.Module):
         - A learned temperature: the gradient of ln alpha (entropy - target).
 
         For choices, ln pi is the sum over branches of the expected ones, and each
-        branch of critics has the same target, with the mean of Q' over branches.
+        branch of critics has the same target, with the mean of Q' over branches. The
+        actor's choices follow the values of their own branch, see ``Actions.raised``.
 
         The last two move in every ``policy_delay``-th update. See ``critic_values`` for
         other uses of critics.
@@ -259,7 +263,7 @@ class SAC(tf.Module):
             now = actions.draw(now, seeds.key(seed, "now"))
             step = sequences.now(batch, self.critics)
             q = critic_values.of_actor(config, self.critics, step, now.action, seed)
-            q, logs = actions.expected(q, now, batch.step)
+            q, logs = actions.raised(q, now, batch.step)
             loss = masked.mean(_cost(alpha, logs) - q, mask)
             loss += networks.added_loss(self.network)
             return loss, (loss, logs)

@@ -1,4 +1,4 @@
-"""What SAC draws, expects and aims at, by the kinds of parts that an action has.
+"""Numbers and choices of the actions of SAC: draws, expectations, aims of entropy.
 
 Numbers of a Box are drawn, and critics see them. Choices are not drawn: critics have a
 value for each, and expectations are sums over all of them (Christodoulou 2019,
@@ -24,6 +24,7 @@ from tfagents_batch.ops.branches import Branches
 from tfagents_batch.types import Nest, TimeStep
 
 NUMBERS, CHOICES = "numbers", "choices"  # kinds of parts of an action
+_SHARE = 0.98  # usual value of choice_entropy, as in Christodoulou's paper
 
 
 class Drawn(NamedTuple):
@@ -97,6 +98,26 @@ class Actions:
         value, log_prob = (self._branches.mean(x) for x in (value, log_prob))
         return value, logs | {CHOICES: self._branches.count * log_prob}
 
+    def raised(
+        self, value: tf.Tensor, drawn: Drawn, step: TimeStep
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Return what the actor raises, f32 ``[N]``, and ln pi by kind.
+
+        The value of a branch is that of an action given its choice. So the policy of a
+        branch follows the gradient of its own values, pi_d Q_d summed over branches and
+        choices, while numbers follow the mean over branches.
+        """
+        found, logs = self.expected(value, drawn, step)
+        if self._branches is None or self._branches.count == 1:
+            return found, logs
+        probability = tf.exp(drawn.choices)
+        rows = self._branches.rows(value)
+        numbers = tf.reduce_sum(tf.stop_gradient(probability) * rows, -1)
+        own = tf.reduce_sum(probability * tf.stop_gradient(rows), -1)
+        own = self._branches.count * self._branches.mean(own)
+        # Without its value: only the gradient is of use.
+        return self._branches.mean(numbers) + own - tf.stop_gradient(own), logs
+
     def taken(self, outputs: tf.Tensor, index: tf.Tensor | None) -> tf.Tensor:
         """Return outputs of critics for actions taken.
 
@@ -128,11 +149,10 @@ class Actions:
 
     def target_entropy(self, config: Any, kind: str, step: TimeStep) -> Any:
         """Return the entropy that a temperature aims at, f32 ``[]`` or ``[N]``."""
-        if config.target_entropy is not None:
+        if config.target_entropy is not None and kind == self.kinds[0]:
             return config.target_entropy
         if kind == NUMBERS:
-            assert self._bounds is not None
-            return -float(self._bounds.size)
+            return -float(self.sizes[0])
         assert self._branches is not None
         valid, sizes = self._policy.valid(step), self._branches.sizes
         if valid is None:
@@ -152,25 +172,29 @@ class Actions:
                 "SAC has quantiles for actions of a Box only; leave "
                 "--algorithm.quantiles out, or use dqn with distribution=qr"
             )
-        target = config.target_entropy
+        target, share = config.target_entropy, config.choice_entropy
+        if share != _SHARE and (
+            self._branches is None or config.temperature is not None
+        ):
+            raise UserError(
+                f"choice_entropy is {share}, but the action space is {space} and the "
+                f"temperature {config.temperature}; it is for a learned temperature of "
+                "choices; leave --algorithm.choice_entropy out"
+            )
         if config.temperature is not None or target is None:
             return
-        if len(self.kinds) > 1:
-            raise UserError(
-                f"target_entropy is {target}, but the action space {space} has numbers "
-                "and choices, each with a temperature of its own; leave it out, and "
-                "set --algorithm.choice_entropy for the choices"
-            )
-        if self._branches is None:
-            size, what = self.sizes[0], "numbers in -1 to 1"
-            largest = size * math.log(2)
+        if self._bounds is not None:
+            what = f"{self.sizes[0]} numbers in -1 to 1"
+            largest = self.sizes[0] * math.log(2)
         else:
-            sizes = self._branches.sizes
-            size, what = sum(sizes), "Discrete actions"
+            sizes = [*self._branches.sizes] if self._branches is not None else []
+            what = (
+                f"choices of {sizes}" if sizes[1:] else f"{sizes[0]} Discrete actions"
+            )
             largest = sum(math.log(n) for n in sizes)
         if target > largest:  # the temperature would not end
             raise UserError(
-                f"target_entropy is {target}, but the entropy of {size} {what} is "
+                f"target_entropy is {target}, but the entropy of {what} is "
                 f"{largest:.4g} nats at most; lower --algorithm.target_entropy, or "
                 "leave it out"
             )

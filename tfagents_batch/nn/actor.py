@@ -197,8 +197,9 @@ def bounds(spec: EnvSpec) -> Bounds:
     if not isinstance(space, gs.Box) or not np.issubdtype(space.dtype, np.floating):
         raise UserError(
             f"the action space is {space}, but this algorithm needs a Box of floats; "
-            "sac and dqn take Discrete actions, and ppo any; to learn from logged rows "
-            "of Discrete actions, use bcq, crr_discrete, bc or dqn (CQL: cql_scale)"
+            "dqn takes whole numbers, sac and ppo any actions; to learn from logged "
+            "rows of Discrete actions, use bcq, crr_discrete, bc or dqn (CQL: "
+            "cql_scale)"
         )
     refuse_mask(spec)
     return Bounds(*distributions.finite_bounds(space))

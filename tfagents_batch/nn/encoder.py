@@ -88,6 +88,19 @@ class LayerSettings:
         return self.hidden or self.USUAL
 
 
+def check_mask(spec: EnvSpec, size: int) -> None:
+    """Raise an error if the observation's mask of actions has not ``size`` entries."""
+    space = spec.observation_space
+    if not isinstance(space, gs.Dict) or ACTION_MASK not in space.spaces:
+        return
+    shape = space[ACTION_MASK].shape
+    if shape != (size,):
+        raise UserError(
+            f"{ACTION_MASK} has shape {shape}; the action space {spec.action_space} "
+            f"needs ({size},)"
+        )
+
+
 def refuse_mask(spec: EnvSpec) -> None:
     """Raise an error if the observation has a mask of actions that have none."""
     observed, space = spec.observation_space, spec.action_space

@@ -16,6 +16,7 @@ from tfagents_batch.nn import networks, recurrent_encoder
 from tfagents_batch.nn.encoder import (
     Encoder,
     LayerSettings,
+    check_mask,
     feature_space,
     numbers,
     refuse_mask,
@@ -355,11 +356,12 @@ def choices(spec: EnvSpec) -> Branches:
         raise UserError(
             f"the action space is {spec.action_space}, but values of single actions "
             "need Discrete, MultiDiscrete or MultiBinary actions; use sac or td3 for a "
-            "Box, or ppo for any actions; to learn from logged rows of a Box, use "
+            "Box, sac or ppo for any actions; to learn from logged rows of a Box, use "
             "td3_bc, iql, cql, crr or bc"
         )
     if isinstance(spec.action_space, gs.MultiBinary):
         refuse_mask(spec)
+    check_mask(spec, found.size)
     return found
 
 
@@ -372,7 +374,7 @@ def number_of_actions(spec: EnvSpec) -> int:
     found = choices(spec)
     if found.shape:
         raise UserError(
-            f"the action space is {spec.action_space}; expected Discrete; dqn, pqn and "
-            "ppo take actions of several choices"
+            f"the action space is {spec.action_space}; expected Discrete; dqn, pqn, "
+            "sac and ppo take actions of several choices"
         )
     return found.size

@@ -40,12 +40,12 @@ class Branches:
 
     @property
     def count(self) -> int:
-        """D."""
+        """Number of branches, D."""
         return len(self.sizes)
 
     @property
     def size(self) -> int:
-        """A."""
+        """Number of choices of all branches, A."""
         return sum(self.sizes)
 
     def rows(self, x: tf.Tensor) -> tf.Tensor:
@@ -112,20 +112,24 @@ class Branches:
 
         ``mask`` is as in ``best``.
         """
-        parts = tf.split(x, self.sizes, 1)
         # LiteRT does not split a bool.
         flags = tf.ones([1, self.size]) if mask is None else tf.cast(mask, tf.float32)
-        masks = tf.split(flags, self.sizes, 1)
-        pairs = zip(parts, masks, strict=True)
+        if len({*self.sizes}) == 1:
+            shape = [-1, self.count, self.sizes[0]]
+            parts = tf.reshape(x, [*shape, x.shape[-1]])
+            parts -= _mean(parts, tf.reshape(flags, shape))
+            return tf.reshape(parts, [-1, *x.shape[1:]])
+        cuts = (tf.split(each, self.sizes, 1) for each in (x, flags))
+        pairs = zip(*cuts, strict=True)
         return tf.concat([part - _mean(part, valid) for part, valid in pairs], 1)
 
 
 def _mean(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """Return the mean over valid choices, f32 ``[N, 1, n]`` of ``[N, A, n]``."""
+    """Return the mean over valid choices, f32 ``[..., 1, n]`` of ``[..., W, n]``."""
     some = tf.reduce_any(valid > 0, -1, keepdims=True)
     share = tf.where(some, valid, tf.ones_like(valid))
     share = tf.expand_dims(share / tf.reduce_sum(share, -1, keepdims=True), -1)
-    return tf.reduce_sum(x * share, 1, keepdims=True)
+    return tf.reduce_sum(x * share, -2, keepdims=True)
 
 
 def best(value: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:

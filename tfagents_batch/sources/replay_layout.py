@@ -136,13 +136,19 @@ def required_bytes(config: Any, spec: EnvSpec, window: int, recorded: int = 0) -
     observation = nest.specs(spec.observation_space, (2, spec.num_envs))
     stacks = replay_frames.find(observation, config.stack)
     stored = stacks.newest(observation) if stacks else observation
-    action = nest.specs(spec.action_space, (1, spec.num_envs))
+    action = nest.map(_kept, nest.specs(spec.action_space, (1, spec.num_envs)))
     row = sum(row_bytes(x, axis=2) for x in nest.flatten((stored, action)))
     row += 4 + 4  # reward; first, terminated, truncated, mask
     row += 4 * recorded
     sizes = ring(config, spec.num_envs, window)
     tree = 4 * 16 / 15 if config.prioritized else 0
     return sizes.size * row + round(sizes.batch * sizes.rows * tree)
+
+
+def _kept(action: tf.TensorSpec) -> tf.TensorSpec:
+    """Return how a part of an action is stored: as policies return it."""
+    dtype = action.dtype if action.dtype.is_floating else tf.int32
+    return tf.TensorSpec(action.shape, dtype)
 
 
 def ring(config: Any, num_envs: int, window: int) -> RingLayout:

@@ -215,5 +215,5 @@ class NetworkLearner(tf.Module):
         if not self.inputs.histograms:
             return {}
         named = self.optimizers.items()
-        several = {name: x for name, x in named if len(x.trained) > 1}
+        several = {k: x for k, x in named if any(len(y.shape) for y in x.trained)}
         return summary.weight_histograms(several)
