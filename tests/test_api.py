@@ -264,7 +264,10 @@ def test_a_network_without_convolution_is_not_trained_in_bfloat16(tmp_path, netw
         ({"env": "CartPole-v7"}, "'CartPole-v7' does not exist"),
         ({"env": "CartPole-v1", "settings": 3}, "settings"),
         ({"resume": "nowhere"}, "nowhere"),
-        ({"resume": "nowhere", "config": "cartpole"}, "resume takes its"),
+        (
+            {"resume": "nowhere", "settings": {"gamma": 0.9}},
+            "resume takes its settings from .*or start a new run with config='nowhere'",
+        ),
         ({"resume": "nowhere", "seed": 3}, "seed cannot change"),
         ({"env": "CartPole-v1", "seed": 2**31}, "seed is 2147483648"),
         ({"env": "CartPole-v1", "env_kwargs": {"foo": 1}}, "env_kwargs.*foo"),

@@ -180,10 +180,13 @@ def train(
     passed = starting_runs.Arguments(*own, start, callbacks, profile)
     chosen = pools.as_options({**options} | ({} if pool is None else {"pool": pool}))
     if resume is not None:
-        if config or settings or logdir:
+        fixed = {"config": config, "settings": settings, "logdir": logdir}
+        if given := [name for name, value in fixed.items() if value]:
             raise UserError(
-                "resume takes its config, settings and logdir from the "
-                f"run's folder; only {', '.join(RESUMABLE)} may change"
+                f"resume takes its {' and '.join(given)} from the run's folder; leave "
+                f"{'it' if len(given) == 1 else 'them'} out, or start a new run with "
+                f"config={str(resume)!r}, and with init_from={str(resume)!r} for its "
+                f"weights; only {', '.join(RESUMABLE)} may change"
             )
         if init_from is not None:
             raise UserError(

@@ -7,6 +7,13 @@ from tfagents_batch.evaluation import fitted_q
 from tfagents_batch.evaluation.fitting import EvaluationSettings, FitSample, FitSettings
 
 
+def test_a_fit_makes_as_many_passes_over_few_rows_as_they_bear():
+    usual = FitSettings()
+    counts = [usual.steps_of(rows) for rows in (100, 1_024, 20_000)]
+    assert counts == [500, 1_000, 10_000]
+    assert FitSettings(steps=7).steps_of(100) == 7
+
+
 def imitated(rows, chance, steps):
     """Return states, and how likely networks think action 1 in those of others' rows.
 

@@ -159,6 +159,8 @@ def test_training_ends_at_the_requested_return(tmp_path):
     assert run.step < 1000
     (event,) = events(run, "stopped_by_callback")
     assert event["name"] == "stop_at_return(5)"
+    assert run.evaluate(episodes=2).mean_return > 0  # which evaluates nothing else
+    assert run.load().action_space.n == 2
     with pytest.raises(UserError, match=r"stop_at_return is 5.*eval_every is 0"):
         train(logdir=tmp_path, stop_at_return=5, **QUICK)
 

@@ -69,7 +69,7 @@ def evaluate(
       judges: rows that judge the policy, of the rows for evaluation.
     """
     extent = check(timeline, settings, judges)
-    say(f"fitting values of {candidate.name} by {settings.fit.steps:,} steps")
+    say(f"fitting values of {candidate.name}")
     fitted = fit(timeline, candidate, settings, networks, normalize, judges)
     say(f"reading {extent.rows:,} rows of {extent.episodes:,} episodes")
     totals = Totals()

@@ -56,6 +56,7 @@ class Fit(tf.Module):
         self._scale = _scale(rows)
         scaled = rows._replace(reward=(rows.reward / self._scale).astype(np.float32))
         self._size = len(rows.action)
+        self._count = settings.steps_of(self._size - max(folds, default=0))
         both = self._actions * self._heads
         keras.utils.set_random_seed(evaluation.seed)
         outputs = both, self._heads, both, self._actions
@@ -89,7 +90,7 @@ class Fit(tf.Module):
 
     def _train(self, rows: FitSample, say: Callable[[str], None]) -> None:
         program = tf.function(self._steps, autograph=False, jit_compile=True)
-        steps = self._settings.steps
+        steps = self._count
         for first in range(0, steps, _CALL):
             count = min(_CALL, steps - first)
             say(f"fitting: step {first:,} of {steps:,}")
@@ -117,7 +118,7 @@ class Fit(tf.Module):
 
     def _step(self, rows: FitSample, step: tf.Tensor) -> tf.Tensor:
         settings = self._settings
-        left = 1 - tf.cast(step, tf.float32) / settings.steps
+        left = 1 - tf.cast(step, tf.float32) / self._count
         self._optimizer.set_learning_rate(settings.learning_rate * left)
         index = self._draw(step)
         batch = FitSample(*(tf.gather(x, index) for x in rows))  # [K, B, ...]

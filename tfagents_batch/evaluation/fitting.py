@@ -20,6 +20,8 @@ _ERRORS = 200_000  # rows whose errors are measured, at most
 # Root mean square of a column that is standardized; normalized ones have at most 1.
 _LARGE = 1.5
 
+_PASSES = 500  # over the rows of a fit, at most, unless few steps are too few
+
 Normalize = Callable[[np.ndarray], np.ndarray]
 
 
@@ -27,7 +29,11 @@ Normalize = Callable[[np.ndarray], np.ndarray]
 class FitSettings:
     """Settings of fitted Q evaluation by networks."""
 
-    steps: int = option(10_000, "gradient steps", least=1)
+    steps: int | None = option(
+        None,
+        "gradient steps; none: 500 passes over the rows of a fit, 500 to 10,000 steps",
+        least=1,
+    )
     batch_size: int = option(512, "rows of a step, of each fold", least=1)
     hidden: tuple[int, ...] = option((64, 64), "units of the hidden layers", least=1)
     learning_rate: float = number(
@@ -35,6 +41,16 @@ class FitSettings:
     )
     target_tau: float = number(0.05, "step of the target network", above=0, most=1)
     rows: int = option(1_000_000, "rows to fit, at most", least=1)
+
+    def steps_of(self, rows: int) -> int:
+        """Return the gradient steps of a fit to so many rows.
+
+        Many passes over few rows learn the chance in them, and estimates that use these
+        values have a larger error than those without.
+        """
+        if self.steps is not None:
+            return self.steps
+        return min(max(_PASSES * rows // self.batch_size, 500), 10_000)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -269,7 +269,8 @@ def _fit(result: OfflineEvaluation) -> Iterator[Ruling]:
         f"{-diagnostics.fit_bias:+.2g} +- {error:.2g}"
     )
     if known := error <= _MOST_ERROR * size:  # false for NaN
-        text += ". More --fit.steps, or --folds=5, lower this."
+        text += ". Other --fit.steps (fewer for a small log), --values=tabular or "
+        text += "--folds=5 may lower this."
     else:
         text += (
             f", but an episode of the log is worth about {size:.2g}: the fit may have "

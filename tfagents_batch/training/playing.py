@@ -121,6 +121,8 @@ def trained(
     passed = {name: value for name, value in passed.items() if value is not None}
     recipe = dataclasses.replace(recipe, **passed)
     changes: dict[str, Any] = {"env_kwargs": dict(recipe.env_kwargs), "eval_every": 0}
+    # Without evaluations, none can end a training.
+    changes |= {"stop_at_return": None}
     changes |= {"wrappers": list(recipe.wrappers), "on_fault": "raise"}
     if isinstance(env, str):
         changes["env"] = env

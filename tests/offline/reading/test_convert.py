@@ -205,6 +205,11 @@ def test_parquet_and_compressed_files_are_the_same_table(table, tmp_path):
         ({}, {"rewards": ("x.csv",)}, "--rewards needs --reward=<column>"),
         ({}, {"rewards": ("x.csv",), "reward": "a", "reward_id": "b"}, "needs --id"),
         ({}, {"rewards": ("x.csv",), "reward": "a"}, "x.csv is no file"),
+        (
+            {"p": ["0.5"] * 39 + ["1.7"]},
+            {"probability": "p"},
+            "--probability: column 'p' has '1.7' in row 40 .*above 0 and up to 1",
+        ),
         ({"id": ["a"] * 40}, {"id": "id"}, "'id' has 39 ids more than once"),
     ],
 )

@@ -202,7 +202,7 @@ def _store_decisions(
     values["state_features"] = _features(table, columns, notices)
     if settings.probability is not None:
         column = settings.probability
-        values["action_probability"] = table.number("probability", column)
+        values["action_probability"] = table.probability(column)
     if settings.reward is not None and not settings.rewards:
         values["reward"] = table.number("reward", settings.reward, needed=False)
     if settings.terminated is not None:

@@ -85,6 +85,13 @@ class SourceTable:
         number = self._read(flag, column, "DOUBLE", expected, needed)
         return f"CASE WHEN NOT isnan({number}) THEN {number} END"
 
+    def probability(self, column: str) -> str:
+        """Return the SQL of a column of probabilities of the actions taken."""
+        number = self.number("probability", column)
+        inside = f"CASE WHEN {number} > 0 AND {number} <= 1 THEN {number} END"
+        self._check("probability", column, inside, "numbers above 0 and up to 1", True)
+        return number
+
     def flag(self, flag: str, column: str) -> str:
         """Return the SQL of a column of flags, where none is false."""
         value = self._read(flag, column, "BOOLEAN", "true or false", False)
