@@ -59,7 +59,12 @@ class Run(RunEnd):
       metrics: the newest value of every scalar metric.
       finished: whether training finished; False if a signal ended it early.
       signal: number of that signal; None if there was none.
+      env: the class or function of the environments that it was trained on, which
+        ``evaluate`` and ``load`` use again; None for a name, and for others that cannot
+        be constructed again.
     """
+
+    env: Callable | None = None
 
     def __repr__(self) -> str:
         how = "finished" if self.finished else "stopped"
@@ -85,11 +90,22 @@ class Run(RunEnd):
         self, episodes: int = 20, **options: Unpack[EvaluateOptions]
     ) -> Evaluation:
         """Play the trained agent, see ``tfagents_batch.evaluate``."""
-        return evaluate(self.logdir, episodes, **options)
+        return evaluate(self.logdir, episodes, **self._own(options))
 
     def load(self, **options: Unpack[LoadOptions]) -> Agent:
         """Load the trained agent, see ``tfagents_batch.load``."""
-        return load(self.logdir, **options)
+        return load(self.logdir, **self._own(options))
+
+    def _own(self, options: Any) -> Any:
+        """Return options with the environment, which the folder only describes."""
+        return options if self.env is None else {"env": self.env, **options}
+
+    @classmethod
+    def ended(cls, end: RunEnd, env: Any) -> Run:
+        """Return the result of a training that has ended."""
+        run = cls(*end)
+        run.env = env if callable(env) else None
+        return run
 
 
 def train(
@@ -193,7 +209,7 @@ def train(
                 "resume continues a run with its own weights, init_from starts a new "
                 "run with the weights of another; pass only one of them"
             )
-        return Run(*starting_runs.resume(resume, passed, chosen))
+        return Run.ended(starting_runs.resume(resume, passed, chosen), env)
     if source is not None:
         chosen["source"] = source
     resolved = named.resolve(algorithm, env, config, settings, chosen)
@@ -205,7 +221,8 @@ def train(
         name = base.label
     which = "newest" if init_checkpoint is None else init_checkpoint
     origin = None if init_from is None else (init_from, which)
-    return Run(*starting_runs.begin(resolved, passed, name, logdir or "logs", origin))
+    begun = resolved, passed, name, logdir or "logs", origin
+    return Run.ended(starting_runs.begin(*begun), env)
 
 
 def train_offline(
