@@ -593,8 +593,8 @@ def test_an_agent_is_loaded_without_its_environment(tmp_path):
         run.evaluate(2)
     assert run.evaluate(2, env=make).episodes == 2
     run.load(env=make).make_env().close()
-    mine = Run.ended(run, make)  # as the training that was given the function returns
+    mine = Run._ended(run, make)  # as the training that was given the function returns
     assert mine.evaluate(2).episodes == 2
     mine.load().make_env().close()
-    assert Run.ended(run, "CartPole-v1").env is None
+    assert Run._ended(run, "CartPole-v1").env is None
     assert tfb.export(run, outdir=tmp_path / "export").parity.problems == ()

@@ -101,7 +101,7 @@ class Run(RunEnd):
         return options if self.env is None else {"env": self.env, **options}
 
     @classmethod
-    def ended(cls, end: RunEnd, env: Any) -> Run:
+    def _ended(cls, end: RunEnd, env: Any) -> Run:
         """Return the result of a training that has ended."""
         run = cls(*end)
         run.env = env if callable(env) else None
@@ -209,7 +209,7 @@ def train(
                 "resume continues a run with its own weights, init_from starts a new "
                 "run with the weights of another; pass only one of them"
             )
-        return Run.ended(starting_runs.resume(resume, passed, chosen), env)
+        return Run._ended(starting_runs.resume(resume, passed, chosen), env)
     if source is not None:
         chosen["source"] = source
     resolved = named.resolve(algorithm, env, config, settings, chosen)
@@ -222,7 +222,7 @@ def train(
     which = "newest" if init_checkpoint is None else init_checkpoint
     origin = None if init_from is None else (init_from, which)
     begun = resolved, passed, name, logdir or "logs", origin
-    return Run.ended(starting_runs.begin(*begun), env)
+    return Run._ended(starting_runs.begin(*begun), env)
 
 
 def train_offline(
