@@ -41,7 +41,7 @@ def test_its_loss_adds_the_gap_between_all_values_and_logged_ones(entropy):
     mask = batch.mask[0].numpy()
     now, after = at(batch, 0), at(batch, 1)
     unit = (batch.action[0] - 2) / 4
-    following, log_prob = agent._draw(after, seeds.key(0, "later"))
+    following, log_prob, _ = agent._actions.draw(after, seeds.key(0, "later"))
     later = tf.reduce_min(agent.targets(after, following), 0)
     value = (later - log_prob if entropy else later).numpy()  # a temperature of 1
     goal = after.reward + np.where(after.terminated, 0, 0.9) * value

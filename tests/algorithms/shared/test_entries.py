@@ -60,7 +60,7 @@ def outputs(agent, step):
         heads = policy.network(seen, policy.network.initial_state(B))[0]
         return tf.concat(nest.flatten(heads.policy.params), -1), heads.value
     actor = tf.concat(nest.flatten(policy.network(seen)[0]), -1)
-    size = agent.policy.bounds.size if hasattr(policy, "bounds") else 0
+    size = policy.bounds.size if policy.bounds is not None else 0
     return actor, agent.critics(seen, tf.zeros([B, size]) if size else None)
 
 
