@@ -16,7 +16,7 @@ from tfagents_batch.errors import UserError
 
 PYTHON = {"tf/CartPole-v1": "CartPole-v1", "tf/Pendulum-v1": "Pendulum-v1"}
 WRONG_SPACES = {
-    "dqn": ("tf/Pendulum-v1", "need Discrete actions"),
+    "dqn": ("tf/Pendulum-v1", "need Discrete, MultiDiscrete or MultiBinary actions"),
     "ddpg": ("tf/CartPole-v1", "needs a Box of floats"),
     "td3": ("tf/CartPole-v1", "needs a Box of floats"),
 }

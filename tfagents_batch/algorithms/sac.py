@@ -59,7 +59,7 @@ class SACConfig(actor_critic.ActorCriticSettings):
     choice_entropy: float = number(
         0.98,
         "entropy that a learned temperature of choices, such as Discrete actions, aims "
-        "at, as share of the largest one",
+        "at, as share of the largest one; not used for a Box",
         least=0,
         most=1,
     )

@@ -24,7 +24,6 @@ from tfagents_batch.ops.branches import Branches
 from tfagents_batch.types import Nest, TimeStep
 
 NUMBERS, CHOICES = "numbers", "choices"  # kinds of parts of an action
-_SHARE = 0.98  # usual value of choice_entropy, as in Christodoulou's paper
 
 
 class Drawn(NamedTuple):
@@ -172,15 +171,7 @@ class Actions:
                 "SAC has quantiles for actions of a Box only; leave "
                 "--algorithm.quantiles out, or use dqn with distribution=qr"
             )
-        target, share = config.target_entropy, config.choice_entropy
-        if share != _SHARE and (
-            self._branches is None or config.temperature is not None
-        ):
-            raise UserError(
-                f"choice_entropy is {share}, but the action space is {space} and the "
-                f"temperature {config.temperature}; it is for a learned temperature of "
-                "choices; leave --algorithm.choice_entropy out"
-            )
+        target = config.target_entropy
         if config.temperature is not None or target is None:
             return
         if self._bounds is not None:

@@ -162,7 +162,6 @@ def test_actions_are_of_the_space_and_have_the_probabilities_of_the_policy():
     ("settings", "message"),
     [
         ({"target_entropy": 5.0}, "entropy of 2 numbers in -1 to 1 is 1.386"),
-        ({"temperature": 0.1, "choice_entropy": 0.5}, "for a learned temperature"),
         ({"quantiles": 5}, "quantiles for actions of a Box only"),
         ({"exploration": "ou"}, "noise is added to actions of a Box only"),
     ],
@@ -175,5 +174,3 @@ def test_settings_of_one_kind_are_refused(settings, message):
 def test_settings_of_choices_are_refused_by_their_sizes():
     with pytest.raises(UserError, match=r"choices of \[5, 5\] is 3.219 nats at most"):
         make(gs.MultiDiscrete([5, 5]), target_entropy=7.0)
-    with pytest.raises(UserError, match=r"choice_entropy is 0.5, .* Box"):
-        make(gs.Box(-1, 1, (2,)), choice_entropy=0.5)

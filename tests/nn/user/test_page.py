@@ -16,7 +16,7 @@ from tests.nn.user import test_recurrent
 from tfagents_batch import nest
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
-from tfagents_batch.ops import distributions
+from tfagents_batch.ops import branches, distributions
 
 PAGE = (pathlib.Path(__file__).parents[3] / "docs/own_network.md").read_text()
 ACTOR_CRITICS = ("ppo", "a2c", "ga3c", "reinforce", "distill")
@@ -170,9 +170,12 @@ def test_actor_critics_take_recurrent_models_and_others_say_who_does(name):
 
 
 def test_policies_have_the_widths_of_the_page():
-    for space, width, _ in table("action space"):
-        (text,) = names(space)
-        assert _width(eval(text, {**vars(gs)})) == int(width)
+    for name, width, _, values in table("action space"):
+        (text,) = names(name)
+        space = eval(text, {**vars(gs)})
+        assert _width(space) == int(width)
+        choices = branches.of(space)
+        assert (choices.size if choices else 0) == int(values.partition(":")[0] or 0)
 
 
 def test_every_algorithm_is_in_both_tables():
