@@ -8,6 +8,7 @@ from gymnasium import spaces as gs
 
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import nest, seeds
+from tfagents_batch.algorithms import bcq
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
 from tfagents_batch.nn.layers import noisy
@@ -181,6 +182,14 @@ def test_actions_of_other_kinds_are_refused():
     text = r"action_mask has shape \(6,\); .*MultiDiscrete\(\[2 3\]\) needs \(5,\)"
     with pytest.raises(UserError, match=text):
         q_network.q_network(make_spec(masked, gs.MultiDiscrete([2, 3])))
+
+
+def test_actions_that_are_not_discrete_are_refused_where_one_choice_is_needed():
+    spec = make_spec(VECTOR, ACTIONS["multi_discrete"])
+    with pytest.raises(UserError, match=r"MultiDiscrete.*expected Discrete"):
+        q_network.number_of_actions(spec)
+    with pytest.raises(UserError, match=r"MultiDiscrete.*expected Discrete"):
+        bcq.BCQ(bcq.BCQConfig(), spec)
 
 
 def make_policy(epsilon=0.0):

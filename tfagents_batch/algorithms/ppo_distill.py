@@ -22,7 +22,7 @@ from tfagents_batch.types import EnvSpec, TimeStep
 
 _ACTION = "action"  # name of a label that is a mean action
 
-# What to use instead of the loss kl, whether actions are a Box.
+# Advice where the loss kl is not possible, by whether actions are a Box.
 _ADVICE = {
     False: "a teacher of ppo, a2c, ga3c, reinforce or distill",
     True: "--algorithm.loss=squared_error, or a teacher of ppo with the same "

@@ -272,14 +272,10 @@ class SAC(tf.Module):
             (loss, logs), steps = optimizers["actor"].minimize(actor_loss)
             found = actor_critic.actor_metrics(loss, steps)
             if config.temperature is None:
-                aims = {
-                    kind: actions.target_entropy(config, kind, batch.step)
-                    for kind in logs
-                }
-                excess = {
-                    kind: -masked.mean(log + aims[kind], mask)
-                    for kind, log in logs.items()
-                }
+                excess = {}
+                for kind, log in logs.items():
+                    aim = actions.target_entropy(config, kind, batch.step)
+                    excess[kind] = -masked.mean(log + aim, mask)
 
                 def temperature_loss():
                     pairs = self._log_temperatures.items()

@@ -276,6 +276,21 @@ def train(env, tmp_path, **options):
     )
 
 
+def test_an_agent_trains_with_rewards_of_python(tmp_path):
+    options = {
+        "env": bit_flip.make,
+        "num_envs": 2,
+        "num_workers": 1,
+        "eval_every": 0,
+        "progress": False,
+        "log_info": ("is_success",),
+        "replay": {"her": "future", "capacity": 400},
+        "settings": {"warmup_steps": 100, "network.hidden": (8,), "histograms": False},
+    }
+    run = tfb.train("dqn", steps=160, logdir=tmp_path, **options)
+    assert np.isfinite(run.metrics["loss/td"])
+
+
 def test_an_agent_with_memory_trains_with_rewards_of_python(tmp_path):
     run = train(bit_flip.make, tmp_path, steps=140, num_workers=1)
     assert np.isfinite(run.metrics["loss/critics"])
