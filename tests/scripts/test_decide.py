@@ -56,7 +56,9 @@ def test_a_trained_policy_is_deployed(trained, tmp_path, capsys):
     output = tmp_path / "decision"
     flags = [f"--logdir={run}", f"--data={table.folder}", f"--output={output}", *FAST]
     assert decide.main(flags) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("deploy: An episode")
+    said = capsys.readouterr().out
+    assert said.splitlines()[-1].startswith("deploy: An episode")
+    assert said.count("An episode of the policy") == 1
     found = json.loads((output / "gate.json").read_text())
     assert found["verdict"] == "deploy"
     assert found["evaluation"]["diagnostics"]["reach"] < 0.05

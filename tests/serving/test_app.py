@@ -52,6 +52,8 @@ def test_names_features_and_possible_actions_are_those_of_the_rows(
     assert row["state_features"] == {"3": 1.5}
     assert (row["action"], row["possible_actions"]) == ("right", ["right"])
     assert "missing_features_total 3" in app.ask("/metrics").body
+    assert app.ask("/v1/predict", {"observations": [{"3": 1}, {}]}).status == 200
+    assert "missing_features_total 10" in app.ask("/metrics").body
 
 
 def test_a_number_that_became_a_float_is_whole_in_the_row(serve, simple, tmp_path):

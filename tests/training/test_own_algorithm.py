@@ -56,6 +56,16 @@ def test_a_metric_that_is_not_declared_is_an_error(tmp_path, monkeypatch):
         tfb.train(example.Calm, steps=32, **options)
 
 
+def test_the_algorithm_of_the_page_that_inherits_nothing_learns(tmp_path):
+    page = FILE.parents[2] / "docs" / "own_algorithm.md"
+    code = page.read_text().split("A file `gradient.py`")[1].split("```python\n")[1]
+    (tmp_path / "gradient.py").write_text(code.split("```")[0])
+    own = f"{tmp_path}/gradient.py:Gradient"
+    options = {"settings": BRIEF | {"learning_rate": 3e-3}, "logdir": tmp_path, **PPO}
+    run = tfb.train(own, "CartPole-v1", steps=8000, **options | {"num_envs": 8})
+    assert run.evaluate(episodes=5).mean_return > 60  # random actions: 22
+
+
 def test_another_process_trains_and_evaluates_an_algorithm_of_a_file(tmp_path):
     own = f"--algorithm={FILE}:Undirected"
     small = "--algorithm.warmup_steps=20", "--algorithm.batch_size=8", "--num_envs=2"

@@ -73,7 +73,8 @@ def main(argv: Sequence[str]) -> int:
         (staged / _PAGE).write_text(page(evaluation, decision))
         (staged / _VERDICT).write_text(json.dumps(content, indent=2))
     for finding in decision.findings:
-        command_line.show(f"{finding.state:8}{finding.rule}: {finding.text}")
+        if finding.text not in decision.reason:  # which is the last line
+            command_line.show(f"{finding.state:8}{finding.rule}: {finding.text}")
     command_line.show(f"{decision.verdict}: {decision.reason}")
     return gate.EXITS[decision.verdict]
 

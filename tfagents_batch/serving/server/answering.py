@@ -51,7 +51,9 @@ class Answering:
         model = self._models.current
         decisions = [decision for request in requests for decision in request]
         outputs = model.predictor.run_greedy(stack(model.description, decisions))
-        return _share(requests, split(model.description, outputs), outputs)[0]
+        shares, rows = _share(requests, split(model.description, outputs), outputs)
+        self._count([decisions[row] for row in rows])
+        return shares
 
     def act(self, requests: Requests) -> list[Answers | Refused]:
         """Return the answers of each request of ``/v1/act``, or its refusal.
@@ -74,11 +76,10 @@ class Answering:
             feeds = {name: array[rows] for name, array in feeds.items()}
         now = time.time_ns() // 1000
         begin = f"{now:0{TIME_DIGITS}x}-{self._process}-"
-        for answer, decision in zip(answers, decisions, strict=True):
+        for answer in answers:
             answer["request_id"] = f"{begin}{self._made:x}"
             self._made += 1
-            self.missing += decision.missing
-            self.unknown += decision.unknown
+        self._count(decisions)
         if self._log is not None:
             ds = time.strftime("%Y-%m-%d", time.gmtime(now // 10**6))
             # Two decisions of an episode differ, also if they have the same time.
@@ -91,6 +92,10 @@ class Answering:
                 self.unlogged += len(decisions)
                 raise Refused(503, f"no decision was made: {error}", 10) from error
         return shares
+
+    def _count(self, decisions: Sequence[DecisionRequest]) -> None:
+        self.missing += sum(decision.missing for decision in decisions)
+        self.unknown += sum(decision.unknown for decision in decisions)
 
 
 def _share(
