@@ -14,7 +14,11 @@ import numpy as np
 from tfagents_batch import config
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.evaluation.result import Estimate, OfflineEvaluation
+from tfagents_batch.evaluation.result import (
+    Estimate,
+    EstimateInterval,
+    OfflineEvaluation,
+)
 
 Verdict = Literal["deploy", "do not deploy", "cannot tell"]
 RulingState = Literal["passed", "failed", "unknown"]
@@ -24,6 +28,8 @@ _SAME = 1e-9  # standard error of a difference, below which there is none
 _SURE = 3.0  # standard errors of a difference that is no chance
 _ALIKE = 1e-4  # loss of effective episodes by weights that are 1 but for rounding
 _MOST_ERROR = 0.5  # of fitted values, as a part of the size of returns
+_MOST_BIAS = 0.25  # of FQE where it decides, as a part of the log's value
+_MOST_TIMES = 100  # as many episodes as there are, beyond which nobody waits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +151,7 @@ def decide(result: OfflineEvaluation, rules: DeployRules) -> DeployDecision:
     limits = tuple(_actions(result, rules))
     value = _value(result, rules, estimator)
     judges = _judges(result)
-    trust = [judges, *_overlap(result, rules, estimator), *_fit(result)]
+    trust = [judges, *_overlap(result, rules, estimator), *_fit(result, estimator)]
     if value.state == _value(result, rules, other).state == "failed":
         both = f"{estimator.upper()} and {other.upper()} both say that it is too small."
         trust.append(Ruling("two estimators", "passed", both))
@@ -250,9 +256,10 @@ def _overlap(
         )
 
 
-def _fit(result: OfflineEvaluation) -> Iterator[Ruling]:
+def _fit(result: OfflineEvaluation, estimator: str) -> Iterator[Ruling]:
     """Yield whether the fitted values make sense."""
     diagnostics, logged = result.diagnostics, result.logged["reward"]
+    bias, fqe = diagnostics.fit_bias, result.estimates["fqe"]["reward"]
     # Root mean square of logged returns. FQE's own value says nothing if it diverged.
     size = float(
         np.hypot(logged.value, logged.std_error * np.sqrt(diagnostics.episodes))
@@ -265,19 +272,23 @@ def _fit(result: OfflineEvaluation) -> Iterator[Ruling]:
     )
     error = diagnostics.fit_bias_error
     text = (
-        f"By the errors of fitted values in the log, FQE is off by "
-        f"{-diagnostics.fit_bias:+.2g} +- {error:.2g}"
+        f"By its errors in the log, FQE may be too {'low' if bias > 0 else 'high'} by "
+        f"{abs(bias):.2g} +- {error:.2g}"
     )
     if known := error <= _MOST_ERROR * size:  # false for NaN
+        if estimator != "fqe":
+            text += f", which {estimator.upper()} corrects"
         text += ". Other --fit.steps (fewer for a small log), --values=tabular or "
         text += "--folds=5 may lower this."
     else:
         text += (
-            f", but an episode of the log is worth about {size:.2g}: the fit may have "
+            f", and an episode of the log is worth about {size:.2g}: the fit may have "
             "diverged. Make the timeline with --features, or take a smaller "
             "--fit.learning_rate."
         )
-    unbiased = abs(diagnostics.fit_bias) <= _SURE * error + 0.02 * size
+    unbiased = abs(bias) <= _SURE * error + 0.02 * size
+    if estimator == "fqe" and fqe.ratio is not None:
+        unbiased = unbiased and abs(bias) <= _MOST_BIAS * abs(logged.value)
     yield _trust("errors of values", known and unbiased, text)
     rose = "rose" if diagnostics.rising else "did not rise"
     yield _trust(
@@ -312,13 +323,14 @@ def _value(result: OfflineEvaluation, rules: DeployRules, estimator: str) -> Rul
     )
     text, needed = _value_text(estimate, base), "At least the log's value"
     if estimate.ratio is not None and estimate.ratio.value > 0 and base > 0:
-        low, high, limit = estimate.ratio.least, estimate.ratio.most, 1 + rules.uplift
+        bounds, limit = estimate.ratio, 1 + rules.uplift
         if rules.uplift:
             needed = f"{limit:.3g} times the log's value"
     else:
-        low, high = estimate.difference.least, estimate.difference.most
+        bounds = estimate.difference
         if limit := rules.uplift * abs(base):
             needed = f"{limit:.3g} more than the log's value"
+    low, high = bounds.least, bounds.most
     state: RulingState = "unknown"
     if not np.isfinite([low, high]).all():
         text = "The value could not be estimated."
@@ -328,11 +340,28 @@ def _value(result: OfflineEvaluation, rules: DeployRules, estimator: str) -> Rul
         text += " It is that of the log: rewards are equal, or both act alike."
     elif low >= limit:
         state = "passed"
+        if bounds.low < limit:  # the interval is two-sided, and the rule one-sided
+            text += f" It is at least {low:.3f} with 95 % confidence."
     elif high < limit:
         state, text = "failed", f"{text} {needed} is needed."
     else:
-        text += f" {needed} is needed; more episodes would tell."
+        more = _more(result.diagnostics.episodes, bounds, limit)
+        text += f" {needed} is needed; {more}."
     return Ruling("value", state, text)
+
+
+def _more(episodes: int, bounds: EstimateInterval, limit: float) -> str:
+    """Return how many episodes would tell, if estimates stay as they are.
+
+    Intervals are narrower by the square root of the number of episodes.
+    """
+    bound = bounds.least if bounds.value >= limit else bounds.most
+    apart = abs(bounds.value - limit)
+    times = ((bounds.value - bound) / apart) ** 2 if apart else np.inf
+    if not times <= _MOST_TIMES:
+        return "both are so alike that hardly any log would tell"
+    number = float(f"{episodes * times:.1g}")
+    return f"about {number:,.0f} episodes for evaluation would tell"
 
 
 def _is_own(result: OfflineEvaluation) -> bool:

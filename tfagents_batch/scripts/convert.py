@@ -18,6 +18,8 @@ from tfagents_batch.offline.reading.convert_settings import Column, ConvertSetti
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.log import console
 
+_SMALL = 500_000  # rows
+
 
 @dataclasses.dataclass(frozen=True)
 class ConvertCommand:
@@ -55,9 +57,12 @@ def main(argv: Sequence[str]) -> int:
     for notice in converted.notices:
         command_line.say(f"note: {notice}")
     features = command.known or command.specification
+    halves = ""
+    if converted.rows < _SMALL:  # a tenth of them, the default, could judge nothing
+        halves = " --train_share=0.5 --eval_share=0.5"
     command_line.say(
         f"{converted.rows:,} rows; next: tfagents-batch timeline "
-        f"--input={command.output} --features={features} --output=table"
+        f"--input={command.output} --features={features} --output=table{halves}"
     )
     command_line.show(command.output)
     return 0

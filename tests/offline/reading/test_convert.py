@@ -225,9 +225,11 @@ def test_a_wrong_column_is_named(table, columns, settings, message):
         ("", "first line of t.csv is ''"),
         ("user,offer\n", "t.csv has no rows"),
         ("user,user\n1,2\n", "names of the columns, each once"),
-        ("user,offer\n1,2\n1,2,3\n", "CSV Error on Line: 3"),
+        ("user,offer\n1,2\n1,2,3\n", "line 3 of t.csv, '1,2,3', has 3 columns; exp"),
+        ("user,offer\n1,2\n1\n", "line 3 of t.csv, '1', has 1 columns; expected 2"),
         ('user,offer\n1,"2\n', "CSV Error on Line: 2"),
-        (b"user,offer\n\xff,2\n", "'utf-8' codec"),
+        (b"user,offer\n\xff,2\n", "that are not UTF-8; save it"),
+        (b"user,offer\n" + b"1,2\n" * 9000 + b"\xff,2\n", "that are not UTF-8; save"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path, monkeypatch, text, message):
@@ -254,3 +256,25 @@ def test_a_folder_of_other_files_is_not_replaced(table, tmp_path):
     (tmp_path / "rows/mine.txt").write_text("mine")
     with pytest.raises(UserError, match=r"mine.txt, which no convert wrote"):
         rows()
+
+
+def test_an_episode_that_goes_on_after_its_end_is_named(table):
+    ends = ["true" if k in (3, 38, 39) else "false" for k in range(40)]
+    table(**decisions(churned=ends))
+    message = (
+        "--terminated: column 'churned' is true in row 4, but episode '001' goes on in "
+        r"row 6 \(1 rows are wrong\); expected true only in the last row"
+    )
+    with pytest.raises(UserError, match=message):
+        rows(terminated="churned")
+
+
+def test_lines_that_a_file_has_twice_are_said(table):
+    columns = decisions()
+    table(**{k: x + x[:5] for k, x in columns.items()})
+    notes = rows()[0].notices
+    assert "5 rows have the episode and time of another one" in notes[0]
+    assert notes[1].startswith("5 of them are equal to another row")
+    changed = columns["offer"] + ["gift", "none", "gift", "gift", "gift"]
+    table(**{k: x + x[:5] for k, x in columns.items()} | {"offer": changed})
+    assert len(rows()[0].notices) == 1

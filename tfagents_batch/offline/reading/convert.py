@@ -224,10 +224,38 @@ def _store_decisions(
             f"{ties:,} rows have the episode and time of another one; they are in the "
             "order of the file"
         )
+        kinds = ", ".join(x for x in values if x not in ("row", "request_id"))
+        ((twice,),) = table.run(
+            f"SELECT sum(n - 1) FROM (SELECT count(*) AS n FROM decisions "
+            f"GROUP BY {kinds})"
+        )
+        if twice:
+            notices.append(
+                f"{twice:,} of them are equal to another row in all that is read; if "
+                "the file has decisions twice, remove these lines"
+            )
     if ids:
         raise UserError(
             f"--id: column {settings.id!r} has {ids:,} ids more than once; expected "
             "one row for each decision"
+        )
+    if settings.terminated is not None:
+        _check_ends(table, settings.terminated)
+
+
+def _check_ends(table: SourceTable, column: str) -> None:
+    """Refuse episodes that go on after their end."""
+    following = "lead(row) OVER (PARTITION BY mdp_id ORDER BY sequence_number)"
+    ((count, first, episode, after),) = table.run(
+        "SELECT count(*), min(row), arg_min(mdp_id, row), arg_min(following, row) "
+        f"FROM (SELECT *, {following} AS following FROM decisions) "
+        "WHERE terminated AND following IS NOT NULL"
+    )
+    if count:
+        raise UserError(
+            f"--terminated: column {column!r} is true in row {first:,}, but episode "
+            f"{episode!r} goes on in row {after:,} ({count:,} rows are wrong); "
+            "expected true only in the last row of an episode"
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,14 @@ ROW = "row of the table"  # column with the position of a row, counted from 1
 _DELIMITERS = ",;\t|"
 _TIMES = "date", "timestamp"  # beginnings of DuckDB's types of times
 MICROSECONDS = 1_000_000
+_LINE = re.compile(  # DuckDB's words of a line that is too short or too long
+    r"CSV Error on Line: (\d+)\nOriginal Line: (.*)\n"
+    r"Expected Number of Columns: (\d+) Found: (\d+)"
+)
+_NO_UTF8 = (
+    "has characters that are not UTF-8; save it as UTF-8, such as by iconv -f latin1 "
+    "-t utf-8"
+)
 
 
 class SourceTable:
@@ -68,6 +77,14 @@ class SourceTable:
         try:
             return interruptible(self._connection, lambda: execute(query).fetchall())
         except duckdb.Error as error:
+            if "not utf-8" in str(error):
+                raise UserError(f"{self._label} {_NO_UTF8}") from error
+            if found := _LINE.search(str(error)):
+                number, line, right, count = found.groups()
+                raise UserError(
+                    f"line {number} of {self._label}, {line[:100]!r}, has {count} "
+                    f"columns; expected {right}, as many as the first line"
+                ) from error
             first = [x.strip() for x in str(error).splitlines() if x.strip()][:3]
             raise UserError(
                 f"{self._label} cannot be read: {'; '.join(first):.500}"
@@ -79,9 +96,11 @@ class SourceTable:
 
     def number(self, flag: str, column: str, needed: bool = True) -> str:
         """Return the SQL of a column of numbers; true is 1, and NaN is no value."""
-        expected = "numbers"
+        expected = (
+            "numbers such as 12.5. If the text stands for no value, add it to --nulls"
+        )
         if flag == "features":
-            expected += f". If these are names, add --categories={column}"
+            expected += f"; if these are names, add --categories={column}"
         number = self._read(flag, column, "DOUBLE", expected, needed)
         return f"CASE WHEN NOT isnan({number}) THEN {number} END"
 
@@ -211,7 +230,9 @@ def _csv(path: Path, nulls: Sequence[str]) -> str:
     try:
         with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
             first = file.readline()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise UserError(f"{path} {_NO_UTF8}") from None
+    except (OSError, EOFError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
     delimiter = max(_DELIMITERS, key=first.count)
     names = next(csv.reader([first], delimiter=delimiter), [])
