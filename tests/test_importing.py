@@ -156,6 +156,10 @@ def test_only_messages_of_others_are_written_after_the_import(monkeypatch, capfd
         os.write(2, lines)
         raise ImportError
     assert capfd.readouterr().err == lines.decode()
+    with pytest.raises(KeyboardInterrupt), importing.without_messages():
+        os.write(2, lines)
+        raise KeyboardInterrupt
+    assert capfd.readouterr().err == "Warning: from another package\n"
 
 
 def test_the_import_works_without_stderr():

@@ -113,7 +113,7 @@ def without_messages(begun: bool = False) -> Iterator[None]:
 
     ``hide_messages`` has no effect on what TensorFlow's libraries write while they are
     loaded (measured with 2.21). So stderr is a file meanwhile; lines of others are
-    written afterwards, and all lines if the import fails.
+    written afterwards, and all lines if the import fails, but for Ctrl-C.
 
     Args:
       begun: whether the import of TensorFlow has begun.
@@ -139,6 +139,9 @@ def without_messages(begun: bool = False) -> Iterator[None]:
         try:
             yield
             shown = _OF_OTHERS
+        except KeyboardInterrupt:
+            shown = _OF_OTHERS
+            raise
         finally:
             if dumps:
                 faulthandler.disable()

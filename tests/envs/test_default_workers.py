@@ -25,9 +25,9 @@ def choose(env, num_envs, **options):
 
 def test_one_worker_steps_small_environments_and_one_per_core_others(cores, measured):
     few = choose("CartPole-v1", 8)
-    assert few.num_workers == 1 and "80 us, too little" in few.reason
+    assert few.num_workers == 1 and few.reason.startswith("they are quick")
     many = choose("CartPole-v1", 10)
-    assert many.num_workers is None and "100 us, enough" in many.reason
+    assert many.num_workers is None and "they are slow, a step of all takes 100 us" == many.reason
 
 
 def test_only_environments_without_effects_outside_are_stepped(cores, monkeypatch):

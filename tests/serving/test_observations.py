@@ -108,9 +108,9 @@ def test_an_unknown_category_is_missing_and_counted(by_name):
             {"country": ["DE"]},
             r"observation\['country'\] is .*; expected the name of a",
         ),
-        ({"age": "31"}, r"observation\['0'\] is '31'"),
+        ({"age": "31"}, r"observation\['age'\] is '31'"),
         ({"age": 31, "0": 31}, "feature 0 twice, by its name and by its id"),
-        ({"1": "FR"}, r"observation\['1'\] is 'FR'"),
+        ({"1": "FR"}, r"observation\['country'\] is 'FR'"),
         (["DE"], "expected an object of numbers by feature"),
     ],
 )

@@ -225,7 +225,8 @@ def below_best(*evaluated):
     for step, mean in evaluated:
         loop = records.loop(state=state)  # as if it were resumed each time
         loop.step = step
-        loop.evaluated(Evaluation(np.array([mean]), np.array([5])), 1.0)
+        returns = np.array([mean - 1, mean + 1])  # standard error 0.7
+        loop.evaluated(Evaluation(returns, np.array([5, 5])), 1.0)
         state = loop.state()
     return [event for _, event in records.events if event["event"] == "below_best"]
 
@@ -234,6 +235,7 @@ def test_a_run_that_ends_below_its_best_evaluation_says_so():
     (event,) = below_best((100, 2.0), (200, 7.0), (BASE.steps, 3.0))
     assert (event["last"], event["best"], event["best_step"]) == (3.0, 7.0, 200)
     assert below_best((200, 7.0), (BASE.steps, 7.0)) == []
+    assert below_best((200, 7.0), (BASE.steps, 6.4)) == []  # by chance
     assert below_best((100, 7.0), (200, 3.0)) == []  # not the end yet
 
 

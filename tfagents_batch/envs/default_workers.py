@@ -55,10 +55,10 @@ def choose(
         batch = num_envs * step_microseconds(make)
     except Exception:  # the worker's error will say more
         return Choice(None, "")
-    text = f"a step of all environments takes {batch:.0f} us"
+    text = f"a step of all takes {batch:.0f} us"
     if batch < BATCH_MICROSECONDS:
-        return Choice(1, f"{text}, too little for a worker per core")
-    return Choice(None, f"{text}, enough for a worker per core")
+        return Choice(1, f"they are quick, {text}")
+    return Choice(None, f"they are slow, {text}")
 
 
 def step_microseconds(make: Callable[[], Any]) -> float:

@@ -43,6 +43,7 @@ class RowsReport(NamedTuple):
     score: float  # what is better in a checkpoint, see _score; NaN if it is unknown
     measure: str = "score (actions/gain - actions/gain_error)"  # what the score is
     mean_return = math.nan  # there are no episodes
+    score_error = 0.0  # the score is below the gain by it
 
     def metrics(self) -> Metrics:
         """Return log metrics."""

@@ -42,6 +42,7 @@ class Reader:
         self._structure = Structure(description, batch=False)
         self.ids = {str(x): k for k, x in enumerate(description.features or ())}
         self._names = description.names
+        self._labels = {str(x): name for name, x in description.names.items()}
         self._numbers = {
             name: {x: k for k, x in enumerate(values)}
             for name, values in description.categories.items()
@@ -117,7 +118,8 @@ class Reader:
                     f"{', '.join(known)}{rest}"
                 )
             if number is not None:
-                vector[index] = finite(number, f"observation[{name!r}]", _LARGEST)
+                label = self._labels.get(name, name)  # as callers know it
+                vector[index] = finite(number, f"observation[{label!r}]", _LARGEST)
         numbers = value
         if None in value.values():  # missing, as in a row
             numbers = {name: x for name, x in value.items() if x is not None}

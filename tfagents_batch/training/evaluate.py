@@ -68,6 +68,11 @@ class Evaluation(NamedTuple):
         return self.mean_return
 
     @property
+    def score_error(self) -> float:
+        """Standard error of ``score``."""
+        return self.std_return / math.sqrt(max(self.episodes, 1))
+
+    @property
     def std_return(self) -> float:
         """Population standard deviation of returns; NaN if every episode failed."""
         return float(np.std(self.returns)) if self.episodes else math.nan

@@ -367,7 +367,9 @@ class Loop:
         if stale and not self.checkpoint(again=True):
             self.best, self._best_step = previous
         self.callbacks.evaluation(self.step, result, best)
-        if self.done and self.best is not None and result.score < self.best:
+        # A smaller difference is no reason to take another checkpoint.
+        enough = result.score + result.score_error
+        if self.done and self.best is not None and enough < self.best:
             event = {"last": result.score, "best": self.best}
             event |= {"event": "below_best", "best_step": self._best_step}
             self.event(event | {"measure": result.measure})

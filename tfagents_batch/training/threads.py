@@ -85,10 +85,9 @@ def _for_network(
     if any(encoding.is_image(leaf.space) for leaf in observations):
         return cores, "observations are images"
     largest = _multiply_adds(config, observations, spec.max_episode_steps)
-    text = f"{largest / 1e6:.2g} M multiply-adds per layer and minibatch"
     if largest < LARGE:
-        return 1, f"{text} are too few for several threads"
-    return cores, f"{text} are enough for several threads"
+        return 1, "the network is small"
+    return cores, "the network is large"
 
 
 def apply(threads: int, programs: int = 1) -> bool:
