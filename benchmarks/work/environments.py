@@ -40,3 +40,11 @@ def stacked(name: str, max_episode_steps: int) -> gymnasium.Env:
 
     env = gymnasium.make(name, disable_env_checker=True)
     return wrappers.standard_stack(env, max_episode_steps=max_episode_steps)
+
+
+def selected(name: str, indices: list[int], **kwargs: Any) -> gymnasium.Env:
+    """Create an environment that shows only some numbers of its observations."""
+    from tfagents_batch.envs import wrappers
+
+    env = gymnasium.make(name, disable_env_checker=True, **kwargs)
+    return wrappers.SelectEntries(env, indices)

@@ -104,3 +104,16 @@ class OffPolicy(Learned):
             precision="float32",
             counted="transitions collected; restart rows are not",
         )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recurrent(OffPolicy):
+    """SAC with a GRU in the actor and in the critics; ``batch_size`` counts windows.
+
+    A window begins with the actor's state when it acted; that of the critics is zero.
+    Its first steps build the states without a gradient, each other begins a transition.
+    """
+
+    sequence_length: int  # steps of a window that have a next one
+    burn_in: int  # of these, the first ones that are not learned from
+    algorithm: str = "sac"
