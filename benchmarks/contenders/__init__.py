@@ -25,7 +25,8 @@ LIMIT = "limit"  # speed of the environments themselves
 ASYNC, SYNC = "AsyncVectorEnv", "SyncVectorEnv"
 SUBPROC, DUMMY = "SubprocVecEnv", "DummyVecEnv"
 SBX, TF_AGENTS, BATCH_PPO = "SBX", "TF-Agents", "batch-ppo"
-JAX = "JAX loop"  # written for these benchmarks
+# Written for these benchmarks.
+JAX, TORCH = "JAX loop", "PyTorch loop"
 # Our own baseline, and the peer with an asynchronous actor-critic.
 A3C, SAMPLE_FACTORY = "A3C mode", "Sample Factory"
 
@@ -96,6 +97,9 @@ for _name in ("dqn", "sac", "td3"):
     _add(f"{_name}_ours", OURS, "off_policy_ours", _name.upper())
     _add(f"{_name}_sb3", SB3, "sb3", DUMMY, _THREADS, "peers")
     _add(f"{_name}_sbx", SBX, "sbx", DUMMY, _THREADS, "peers")
+_GRU = "SAC with a GRU"
+_add("sac_gru_ours", OURS, "off_policy_ours", _GRU)
+_add("sac_gru_torch", TORCH, "torch_recurrent", _GRU, _THREADS, "peers")
 # Asynchronous training.
 _ASYNCHRONOUS = "asynchronous_ours"
 _add("ga3c_ours", OURS, _ASYNCHRONOUS, "GA3C", mode="ga3c")

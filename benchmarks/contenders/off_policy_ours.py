@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.inside import session, trained
-from benchmarks.work.off_policy import OffPolicy
+from benchmarks.work.off_policy import OffPolicy, Recurrent
 
 _ROUNDS = 2**31 - 1  # of a call, which ends with its steps
 
@@ -61,7 +61,19 @@ def _same(work: OffPolicy, algorithm: Any) -> dict[str, Any]:
         target_entropy=getattr(settings, "target_entropy", None),
         n_step=settings.n_step,
         double_q=getattr(settings, "target", "max") != "max",
+        **(_memory(settings) if isinstance(work, Recurrent) else {}),
     )
+
+
+def _memory(settings: Any) -> dict[str, Any]:
+    return {
+        "core": settings.network.core,
+        "cell": "the reset gate multiplies the state",
+        "sequence_length": settings.sequence_length,
+        "burn_in": settings.burn_in,
+        "stored_state": settings.stored_state,
+        "windows": "of any steps; restarts inside reset the state",
+    }
 
 
 def config(work: OffPolicy, **options: Any) -> Any:
@@ -77,6 +89,9 @@ def config(work: OffPolicy, **options: Any) -> Any:
         "optimizer_epsilon": work.adam_epsilon,
         "max_gradient_norm": work.gradient_norm,
     }
+    if isinstance(work, Recurrent):
+        names += ["sequence_length", "burn_in"]
+        own["network"] |= {"core": "gru"}
     if work.algorithm == "dqn":
         names.append("target_every")
         own |= {"n_step": 1, "target": "max", "loss": "huber"}

@@ -19,10 +19,11 @@ from benchmarks.contenders import (
     SBX,
     SUBPROC,
     TF_AGENTS,
+    TORCH,
     Contender,
     settings,
 )
-from benchmarks.work.off_policy import OffPolicy
+from benchmarks.work.off_policy import OffPolicy, Recurrent
 from benchmarks.work.works import (
     Asynchronous,
     PresetTraining,
@@ -185,6 +186,33 @@ ACTOR_CRITIC = {
     )
 }
 
+# The preset sac/pendulum-hidden.
+RECURRENT = {
+    "sac-pendulum-gru": _row(
+        "SAC with a GRU, Pendulum-v1 without its speed",
+        Recurrent(
+            "benchmarks.work.environments:selected",
+            num_envs=4,
+            env_kwargs={"name": "Pendulum-v1", "indices": [0, 1]},
+            batch_size=32,
+            train_every=4,
+            sequence_length=16,
+            burn_in=6,
+            steps=30_000,
+            block=400,
+            learning_rate=1e-3,
+            gamma=0.98,
+            target_tau=0.005,
+            target_entropy=-1.0,
+            gradient_norm=None,
+            warmup_steps=1000,
+            capacity=50_000,
+        ),
+        "sac_gru_ours",
+        {TORCH: 3},
+    )
+}
+
 ASYNCHRONOUS = {
     # The paper's network, and its larger ones by the stride of the first convolution.
     **{
@@ -274,6 +302,7 @@ TRAINING = {
     ),
     **DQN,
     **ACTOR_CRITIC,
+    **RECURRENT,
     **ASYNCHRONOUS,
 }
 
