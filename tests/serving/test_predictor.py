@@ -282,3 +282,16 @@ def test_a_wrong_line_is_named(named, tmp_path, monkeypatch, lines, message, fro
         monkeypatch.setattr("sys.stdin", stdin)
     with pytest.raises(UserError, match=message):
         script.main(flags)
+
+
+def test_features_of_a_table_are_given_by_their_names(tmp_path):
+    folder = exports.discrete(tmp_path / "a", size=2, features=[3, 7])
+    exports.change(folder, names={"age": 3, "country": 7})
+    exports.change(folder, categories={"country": ["DE", "FR"]})
+    predictor = Predictor.load(folder)
+    rows = [{"country": "FR", "age": 31}, {"3": 4.5}]
+    numbers = np.float32([[31, 1], [4.5, 0]])
+    found, expected = predictor.predict(rows), predictor.predict(numbers)
+    np.testing.assert_array_equal(found["values"], expected["values"])
+    with pytest.raises(UserError, match="unknown feature 'contry'"):
+        predictor.act([{"contry": "FR"}])

@@ -93,7 +93,8 @@ class Fit(tf.Module):
         steps = self._count
         for first in range(0, steps, _CALL):
             count = min(_CALL, steps - first)
-            say(f"fitting: step {first:,} of {steps:,}")
+            now = f"step {first:,} of {steps:,}" if first else "compiling"
+            say(f"fitting: {now}")
             losses = program(rows, tf.constant(first), tf.constant(count)).numpy()
             self.losses.append(losses)
             if not np.isfinite(losses).all():

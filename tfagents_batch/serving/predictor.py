@@ -27,6 +27,7 @@ from tfagents_batch.serving.description import (
     Description,
 )
 from tfagents_batch.serving.inputs import Arrays, Structure, memory, to_array
+from tfagents_batch.serving.observations import Reader, stack
 from tfagents_batch.serving.reading import Call, directly
 
 Answer = dict[str, Any]
@@ -50,6 +51,7 @@ class Predictor:
         self._noise = description.with_role("noise")
         self._states = description.with_role("state")
         self._structure = Structure(description, batch=True)
+        self._reader = Reader(description)
         self.seconds = 0.0
 
     @classmethod
@@ -114,7 +116,8 @@ class Predictor:
 
         Args:
           observations: array ``[B, ...]``, or dicts and tuples of them as in the
-            observation space. Pixels stay uint8.
+            observation space. Pixels stay uint8. For features with ids, such as of a
+            table, also a list of dicts by the id or the name of a feature.
           episode_start: bool ``[B]``, or one for all rows; recurrent policies only:
             where the state starts anew. Without it, all of them if ``state`` is None,
             else none.
@@ -198,7 +201,11 @@ class Predictor:
     def _given(self, observations: Any, episode_start: Any, state: Any) -> Arrays:
         """Return the inputs of a batch, checked."""
         feeds: Arrays = {}
-        self._structure.read(observations, feeds)
+        if self.description.is_by_id and _are_dicts(observations):
+            decisions = [self._reader.read(x) for x in observations]
+            feeds |= stack(self.description, decisions)
+        else:
+            self._structure.read(observations, feeds)
         if self._states:
             count = len(next(iter(feeds.values())))
             return feeds | memory(self.description, state, episode_start, count)
@@ -250,6 +257,11 @@ def _check_names(description: Description, session: Any) -> None:
             f"{', '.join(sorted(actual ^ expected))!r:.200} are in the model or in "
             f"{FILE}, but not in both",
         )
+
+
+def _are_dicts(observations: Any) -> bool:
+    rows = isinstance(observations, (list, tuple)) and len(observations) > 0
+    return rows and all(isinstance(x, Mapping) for x in observations)
 
 
 def _check_rows(feeds: Arrays) -> None:

@@ -150,7 +150,9 @@ class App:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         right = hmac.compare_digest(token.encode(), needed)
         if not (right and scheme.lower() == "bearer"):
-            raise Refused(401, "expected the header Authorization: Bearer <token>")
+            wrong = "the token is wrong; " if token else ""
+            text = f"{wrong}expected the header Authorization: Bearer <token>"
+            raise Refused(401, text)
 
     def _document(self) -> dict[str, Any]:
         description = self.endpoints.models.current.description
