@@ -8,8 +8,22 @@ from tfagents_batch.configs.tuned import (
     tuned,
 )
 
-_PARTS = {"position": [0, 2], "velocity": [1, 3]}
-_SPLIT = {"wrappers": [{"name": "SelectEntries", "indices": _PARTS}]}
+
+
+def _split(position: list[int], velocity: list[int]) -> dict[str, list[dict]]:
+    parts = {"position": position, "velocity": velocity}
+    return {"wrappers": [{"name": "SelectEntries", "indices": parts}]}
+
+
+_SPLIT = _split([0, 2], [1, 3])
+# Students, with a GRU. Short rollouts matter: a student soon learns from its mistakes.
+_STUDENT = {
+    "learning_rate": "linear(2e-3, 0)",
+    "epochs": 30,
+    "minibatch_size": 256,
+    "actor_keys": ("position",),
+    "sequence_length": 32,
+}
 # Classic control, and CartPole without velocities.
 _CLASSIC = {
     # Solved at a mean return of 475.
@@ -36,13 +50,24 @@ _CLASSIC = {
     # A student for the task before, whose run it starts with; needs a teacher.
     "distill/cartpole-hidden": trained_by(
         "distill",
-        ("CartPole-v1", 50_000, 16, {"length": 128}),
+        ("CartPole-v1", 50_000, 16, {"length": 32}),
         run=_SPLIT,
-        learning_rate=1e-3,
-        minibatch_size=512,
-        actor_keys=("position",),
-        sequence_length=32,
         network={"core": "gru", "value_core": "none"},
+        **_STUDENT,
+    ),
+    # It sees the eight positions. Its teacher is a run of halfcheetah with the same
+    # wrapper. Target: 90 % of the teacher's mean return.
+    "distill/halfcheetah-hidden": trained_by(
+        "distill",
+        ("HalfCheetah-v5", 100_000, 16, {"length": 32}),
+        run=_split([*range(8)], [*range(8, 17)]),
+        network={
+            "core": "gru",
+            "value_core": "none",
+            "hidden": (128, 128),
+            "init_std": 0.1,
+        },
+        **_STUDENT,
     ),
     # Target: a mean return of -200.
     "pendulum": tuned(
