@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfagents_batch.errors import UserError
 from tfagents_batch.nn.optimizer import Adam, Optimizer
 
 
@@ -47,6 +48,24 @@ def test_gradients_of_an_embedding_are_those_of_its_whole_table(compiled):
     train(tf.constant([1, 3, 3]))
     moved = table.numpy() != 1
     np.testing.assert_array_equal(moved[:, 0], [True, True, False, True, False])
+
+
+@pytest.mark.parametrize(
+    "returned, expected",
+    [
+        ((tf.zeros([64, 2]), {}), r"a loss of shape \[64, 2\]; expected a scalar"),
+        ((0.0, {}), r"a float as loss; expected a scalar"),
+        ({"loss/total": 0, "loss/value": 0}, "a dict; expected the scalar loss and"),
+        ((tf.zeros([]),), "a tuple of 1; expected the scalar loss and"),
+    ],
+    ids=["rows", "number", "only metrics", "only a loss"],
+)
+def test_another_result_than_a_scalar_loss_and_more_is_one_line(returned, expected):
+    def calm():
+        return returned
+
+    with pytest.raises(UserError, match=rf"calm returned {expected}"):
+        make()[1].minimize(calm)
 
 
 @pytest.mark.parametrize(

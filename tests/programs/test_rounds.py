@@ -13,6 +13,7 @@ from tests.support import linear
 from tfagents_batch import experience, nest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.make import make_env
+from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Interval, Max, Mean, Sum
 from tfagents_batch.programs import program
 from tfagents_batch.schedules import Linear
@@ -229,3 +230,20 @@ def test_a_call_ends_with_a_void_round_which_changes_nothing():
     training(NEVER, rounds=9)
     assert training.rounds == 3 and training.step == 20
     assert len(calls(learner)) == int(learner.policy.version) == 4
+
+
+@pytest.mark.parametrize(
+    "returned, what",
+    [({"loss/total": 0.0}, "a dict"), (None, "a NoneType"), (Updated(0.0), "metrics")],
+    ids=["dict", "none", "number"],
+)
+def test_an_update_that_returns_something_else_is_one_line(returned, what):
+    class Own(linear.Linear):
+        def update(self, trajectory, seed, step):
+            return returned
+
+    with make_env("tf/CartPole-v1", num_envs=2) as env:
+        own = Own(linear.Config(), env.spec)
+        source = Rollout(env, own.policy, 8, seed=0)
+        with pytest.raises(UserError, match=f"update returned {what}.*return Updated"):
+            program.build(source, own, "off")(NEVER, 1)

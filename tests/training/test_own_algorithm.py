@@ -6,9 +6,11 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
 import tfagents_batch as tfb
 from examples import own_algorithm as example
+from tests.support import linear as linear_
 from tests.support import linear_q
 from tests.training import outside_algorithms as outside
 from tfagents_batch import algorithms
@@ -54,6 +56,52 @@ def test_a_metric_that_is_not_declared_is_an_error(tmp_path, monkeypatch):
     options = {"env": "CartPole-v1", "logdir": tmp_path, "settings": BRIEF, **PPO}
     with pytest.raises(UserError, match="loss/logits, which are not in"):
         tfb.train(example.Calm, steps=32, **options)
+
+
+def changed(returned):
+    """Return a class whose loss returns something made of PPO's loss and metrics."""
+
+    class Changed(example.Calm):
+        def _loss(self, *arguments):
+            return returned(*super()._loss(*arguments))
+
+    return Changed
+
+
+LOSSES = {
+    "rows": (lambda loss, x: (loss * tf.ones([3]), x), r"of shape \[3\]; expected"),
+    "metrics": (lambda loss, x: x, "_loss returned a dict; expected the scalar"),
+    "not_all": (lambda loss, x: (loss, {}), "loss/kl_penalty, .* which are in Changed"),
+    "no_dict": (lambda loss, x: (loss, loss), r"metrics are a \w*Tensor; expected a"),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_that_returns_something_else_is_one_line(name, tmp_path):
+    returned, message = LOSSES[name]
+    options = {"env": "CartPole-v1", "logdir": tmp_path, "settings": BRIEF, **PPO}
+    with pytest.raises(UserError, match=message) as raised:
+        tfb.train(changed(returned), steps=32, **options)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("missing", ["learner", "policy", "make_policy", "compilable"])
+def test_a_part_that_an_algorithm_lacks_is_named(missing, tmp_path, linear):
+    class Partial(tf.Module):
+        Config = linear_.Config
+        update = linear_.Linear.update
+
+        def __init__(self, *arguments):
+            super().__init__()
+            whole = linear_.Linear(*arguments)
+            names = "config", "policy", "make_policy", "compilable"
+            vars(self).update({x: getattr(whole, x) for x in names if x != missing})
+            if missing != "learner":
+                self.learner = whole
+
+    options = {"env": "CartPole-v1", "logdir": tmp_path, **PPO}
+    with pytest.raises(UserError, match=f"Partial has no {missing}"):
+        tfb.train(Partial, steps=32, **options)
 
 
 def test_the_algorithm_of_the_page_that_inherits_nothing_learns(tmp_path):

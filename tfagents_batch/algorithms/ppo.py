@@ -8,9 +8,10 @@ Minibatches contain transitions, or sequences if the network is recurrent.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
@@ -23,7 +24,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.graph import epochs, training_batch
 from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.graph.training_batch import Batch
-from tfagents_batch.metrics import Limit
+from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import networks, summary
 from tfagents_batch.ops import histograms, losses, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
@@ -231,14 +232,9 @@ class PPO(tf.Module):
         def train(rows, taken):
             minibatch = training_batch.minibatch(rows, taken)
             metrics, gradient = learner.optimizer.minimize(
-                lambda: self._loss(*minibatch, scales)
+                functools.partial(self._loss, *minibatch, scales)
             )
-            if unknown := sorted(set(metrics) - {*names, *KL_METRICS}):
-                raise UserError(
-                    f"the loss has the metrics {', '.join(unknown)}, which are not in "
-                    f"{type(self).__name__}.METRICS; add them there to log their means"
-                )
-            return metrics | gradient
+            return self._declared(metrics, gradient, names)
 
         def far(metrics):
             return metrics["policy/approx_kl"] > config.kl_stop
@@ -305,6 +301,27 @@ class PPO(tf.Module):
             "policy/clip_fraction": clip_fraction,
             "policy/kl_cutoff": cutoff,
         }
+
+    def _declared(self, metrics: Any, others: Metrics, names: Sequence[str]) -> Metrics:
+        """Return a loss's metrics and others; refuse other names than those given."""
+        declared = f"{type(self).__name__}.METRICS"
+        if not isinstance(metrics, dict):
+            raise UserError(
+                f"the loss's metrics are a {type(metrics).__name__}; expected a dict "
+                f"with the names in {declared}"
+            )
+        if unknown := sorted(set(metrics) - {*names, *KL_METRICS}):
+            raise UserError(
+                f"the loss has the metrics {', '.join(unknown)}, which are not in "
+                f"{declared}; add them there to log their means"
+            )
+        metrics = metrics | others
+        if missing := sorted(set(names) - set(metrics)):
+            raise UserError(
+                f"the loss lacks the metrics {', '.join(missing)}, which are in "
+                f"{declared}; return them, or leave them out there"
+            )
+        return metrics
 
     def _batch(self, trajectory: Trajectory, seen: TimeStep) -> Batch:
         """Return the training batch of a trajectory; ``seen`` has normalized steps."""

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
+from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Metrics
 
 Rule = Literal["adam", "rmsprop", "rmsprop_tf"]
@@ -220,11 +221,14 @@ class Optimizer(tf.Module):
 
         Returns:
           The further results, and the metrics of ``apply``, 0 without a step.
+
+        Raises:
+          UserError: if the loss returns something else.
         """
         weights = [variable.value for variable in self.trained]
         with tf.GradientTape() as tape:
             tape.watch(weights)  # also those that became trainable later
-            value, others = loss()
+            value, others = _checked(loss, loss())
         gradients = tape.gradient(value, weights)
         if when is True:
             return others, self.apply(gradients)
@@ -280,6 +284,30 @@ class Optimizer(tf.Module):
 
     def named_variables(self) -> dict[str, keras.Variable]:
         return {f"{i:03d}": v for i, v in enumerate(self.rule.variables)}
+
+
+def _checked(loss: Callable, returned: Any) -> tuple[tf.Tensor, Any]:
+    """Return what a loss, which may be a user's, has returned: a scalar and more."""
+    name = getattr(getattr(loss, "func", loss), "__qualname__", "the loss")
+    name = name.replace(".<locals>", "")
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        size = f" of {len(returned)}" if isinstance(returned, tuple) else ""
+        raise UserError(
+            f"{name} returned a {type(returned).__name__}{size}; expected the scalar "
+            "loss and its metrics: return loss, metrics"
+        )
+    value = returned[0]
+    if not tf.is_tensor(value):
+        raise UserError(
+            f"{name} returned a {type(value).__name__} as loss; expected a scalar "
+            "tensor, computed from the network: return loss, metrics"
+        )
+    if value.shape.rank not in (0, None):
+        raise UserError(
+            f"{name} returned a loss of shape {value.shape.as_list()}; expected a "
+            "scalar: take masked.mean(x, mask)"
+        )
+    return returned
 
 
 def _dense(gradient: tf.Tensor | tf.IndexedSlices | None, like: tf.Tensor) -> tf.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -87,7 +88,25 @@ def histograms(algorithm: Algorithm) -> Metrics:
 
 def make_update(algorithm: Algorithm, compiled: bool) -> Any:
     """Return the algorithm's update as a function that several programs may call."""
-    return program(algorithm.update, compiled)
+
+    @functools.wraps(algorithm.update)
+    def update(*arguments):
+        return _checked(algorithm, algorithm.update(*arguments))
+
+    return program(update, compiled)
+
+
+def _checked(algorithm: Algorithm, updated: Any) -> Updated:
+    """Return what an update has returned; refuse what a user's own cannot return."""
+    wrong = f"a {type(updated).__name__}"
+    if isinstance(updated, Updated):
+        if isinstance(updated.metrics, dict):
+            return updated
+        wrong = f"metrics that are a {type(updated.metrics).__name__}"
+    raise UserError(
+        f"{type(algorithm).__name__}.update returned {wrong}; expected a dict of "
+        "metrics in tfagents_batch.types.Updated: return Updated(metrics)"
+    )
 
 
 def learn(

@@ -247,6 +247,7 @@ def create_algorithm(
     _check_precision(algorithm, config.precision)
     if not hasattr(algorithm, "learner"):
         algorithm.learner = algorithm
+    own_algorithm.check_parts(algorithm)
     if algorithm.learner is not algorithm:
         for name in ("named_variables", "histograms", "compile_parts"):
             if hasattr(algorithm, name):  # nothing calls it, so its state would be lost

@@ -17,6 +17,7 @@ from tfagents_batch.envs.shared import user_code
 from tfagents_batch.errors import UserError
 
 _METHODS = ("update",)  # others may be attributes of an instance
+_PARTS = "config", "policy", "make_policy", "compilable"
 _OF_CONFIG = "source", "accepts", "check", "alarms", "update_size"
 
 
@@ -76,6 +77,17 @@ def entry(name: str) -> Entry:
     raise UserError(config.unknown("algorithm", name, algorithms.REGISTRY))
 
 
+def check_parts(algorithm: Any) -> None:
+    """Refuse an algorithm, just created, without a part that a run needs."""
+    what = f"algorithm {type(algorithm).__name__}"
+    if not hasattr(algorithm.learner, "named_variables"):
+        raise UserError(
+            f"{what} has no learner with named_variables(), the variables of a "
+            "checkpoint; set self.learner, see docs/own_algorithm.md"
+        )
+    _require(what, algorithm, _PARTS)
+
+
 def _checked(name: str, kind: type) -> type:
     """Return the settings of a user's class, which has all parts of an algorithm."""
     settings = getattr(kind, "Config", None)
@@ -89,7 +101,7 @@ def _checked(name: str, kind: type) -> type:
     return settings
 
 
-def _require(what: str, kind: type, names: Sequence[str]) -> None:
+def _require(what: str, kind: Any, names: Sequence[str]) -> None:
     missing = [name for name in names if not hasattr(kind, name)]
     if missing:
         raise UserError(
