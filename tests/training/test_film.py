@@ -85,6 +85,16 @@ def test_an_environment_that_renders_nothing_is_refused(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_environment_without_render_is_named(run, tmp_path):
+    class Garden(CartPoleEnv):
+        def render(self):
+            raise NotImplementedError
+
+    with pytest.raises(UserError, match=r'Garden has no render.*mode="rgb_array"'):
+        tfb.visualize(run.logdir, tmp_path, 1, env=Garden)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_pictures_of_another_size_are_refused_and_leave_no_file(run, tmp_path):
     class Growing(CartPoleEnv):
         def render(self):

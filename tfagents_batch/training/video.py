@@ -96,7 +96,15 @@ class Camera:
     def picture(self, state: Any) -> np.ndarray:
         """Render a state of the environment: uint8 ``[height, width, 3]``."""
         if self._inner is not None:
-            picture = self._inner.render()
+            try:
+                picture = self._inner.render()
+            except NotImplementedError:
+                name = type(self._inner.unwrapped).__name__
+                raise UserError(
+                    f"environment {name} has no render(); implement render() for "
+                    f'{_MODE}="rgb_array", which returns a picture, uint8 '
+                    "[height, width, 3]"
+                ) from None
         else:
             row = nest.map(lambda x: x[0].numpy(), state.inner)
             picture = self.env.env.render(row)
