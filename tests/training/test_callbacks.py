@@ -1,10 +1,19 @@
+import inspect
+import re
+
 import numpy as np
 import pytest
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.logged.reports import RowsReport
 from tfagents_batch.training import callbacks
-from tfagents_batch.training.callbacks import Callbacks, Evaluated, Iterated, Saved
+from tfagents_batch.training.callbacks import (
+    Callbacks,
+    Evaluated,
+    Iterated,
+    Saved,
+    listed,
+)
 from tfagents_batch.training.evaluate import Evaluation
 
 
@@ -86,6 +95,22 @@ def test_an_exception_is_raised_unchanged_and_ends_all_callbacks(tmp_path):
 def test_a_callback_that_is_not_callable_is_refused(tmp_path, given):
     with pytest.raises(UserError, match="on_checkpoint is"):
         Callbacks(tmp_path, on_checkpoint=given)
+
+
+def report(step, metrics):
+    """Take two arguments, which no callback gets."""
+
+
+@pytest.mark.parametrize("given", [report, lambda: None, lambda x, *, y: None])
+def test_a_callback_that_does_not_take_one_argument_is_refused(given):
+    text = re.escape(f"{given.__qualname__}{inspect.signature(given)} of on_iteration")
+    with pytest.raises(UserError, match=f"{text} does not take one argument"):
+        listed("on_iteration", [print, given])
+
+
+@pytest.mark.parametrize("given", [dict, max, lambda *x: None, lambda x, y=1: None])
+def test_a_callback_that_may_take_one_argument_passes(given):
+    assert listed("on_iteration", given) == (given,)
 
 
 def test_metrics_of_an_iteration_are_only_computed_for_callbacks(tmp_path):

@@ -14,6 +14,7 @@ checkpoint is written, and the exception is raised again unchanged.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -122,6 +123,9 @@ OnCheckpoint = Callable[[Saved], bool | None]
 """Function that is called after each checkpoint; False ends training."""
 
 
+_EVENTS = {"on_iteration": Iterated, "on_evaluation": Evaluated, "on_checkpoint": Saved}
+
+
 class Callbacks:
     """The callbacks of one run.
 
@@ -188,7 +192,24 @@ def listed(argument: str, passed: Any) -> tuple[Callable, ...]:
                 f"{argument} is {callback!r}; expected a function of one argument, or "
                 "a list of them"
             )
+        _check_signature(argument, callback)
     return callbacks
+
+
+def _check_signature(argument: str, callback: Callable) -> None:
+    """Refuse a callback of several arguments before training rather than after."""
+    try:
+        signature = inspect.signature(callback)
+    except (TypeError, ValueError):  # some functions in C have none
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        event = _EVENTS[argument]
+        raise UserError(
+            f"{name(callback)}{signature} of {argument} does not take one argument; "
+            f"expected a function of {event.__name__}: {', '.join(event._fields)}"
+        ) from None
 
 
 def name(callback: Callable) -> str:
