@@ -30,6 +30,7 @@ from tfagents_batch.interfaces import Algorithm, Policy
 from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.sources.bounded_queue import Counts
 from tfagents_batch.sources.metrics import of_trajectory
+from tfagents_batch.tracing import anew
 from tfagents_batch.training.assembly import joined_counters
 from tfagents_batch.types import Collected, EnvSpec, RemotePlan, Trajectory
 
@@ -145,7 +146,7 @@ class RemoteRollouts:
         self._seed, self._info = seed, tuple(info)
         sizes = plan.length, plan.streams
         self._part = wire.outline(envs.spec, algorithm.policy, *sizes)
-        self._measure = tf.function(self._metrics, autograph=False)
+        self._measure = tf.function(anew(self._metrics), autograph=False)
         self._published = threading.Condition()
         self._weights: tuple[int, Arrays] = (-1, {})
         self._publications, self._fetches, self._orders = 0, 0, 0

@@ -26,10 +26,12 @@ from tfagents_batch.evaluation.fitting import (
 )
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP, Hidden
 from tfagents_batch.nn.optimizer import Optimizer, TargetNetwork
+from tfagents_batch.tracing import anew
 from tfagents_batch.training.log import console
 
 _CALL = 500  # steps of a call of the program
 _ROWS = 8192  # of a prediction
+_XLA = {"autograph": False, "jit_compile": True}
 
 
 class Fit(tf.Module):
@@ -68,7 +70,7 @@ class Fit(tf.Module):
         self._optimizer = Optimizer(trained, None, 1e-8)
         pairs = [*zip(targets, nets[:2], strict=True)]
         self._moves = TargetNetwork(pairs, 1, settings.target_tau)
-        self._predicts = tf.function(self._outputs, autograph=False, jit_compile=True)
+        self._predicts = tf.function(anew(self._outputs), **_XLA)
         self.losses: list[np.ndarray] = []
         with console.doing("fitting") as say:
             self._train(FitSample(*(tf.constant(x) for x in scaled)), say)
@@ -89,7 +91,7 @@ class Fit(tf.Module):
     # ---- parts
 
     def _train(self, rows: FitSample, say: Callable[[str], None]) -> None:
-        program = tf.function(self._steps, autograph=False, jit_compile=True)
+        program = tf.function(anew(self._steps), **_XLA)
         steps = self._count
         for first in range(0, steps, _CALL):
             count = min(_CALL, steps - first)

@@ -28,6 +28,7 @@ from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.table_reader import Columns, Partition
 from tfagents_batch.serving.decision_function import DecisionFunction
 from tfagents_batch.serving.export import Origin, origin_of
+from tfagents_batch.tracing import anew
 from tfagents_batch.training import playing
 from tfagents_batch.training.run_folder import runs
 from tfagents_batch.types import EnvSpec
@@ -172,7 +173,7 @@ class Served:
                 "by the state alone can be evaluated from logged rows"
             )
         self._inputs = decide.inputs
-        self._decide = tf.function(decide.decide, autograph=False)
+        self._decide = tf.function(anew(decide.decide), autograph=False)
 
     def probabilities(self, columns: Columns, part: str) -> np.ndarray:
         """Return the probabilities of the log's actions, f32 ``[N, A]``."""

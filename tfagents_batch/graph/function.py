@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from tfagents_batch import nest
+from tfagents_batch.tracing import anew
 
 _REGISTRY = ops.gradient_registry._registry
 
@@ -48,7 +49,7 @@ def single_call(function: Callable) -> Callable:
 def program(function: Callable, compiled: bool) -> Any:
     """Return a ``tf.function``, whose whole body XLA compiles if ``compiled``."""
     body = single_call(function) if compiled else function
-    return tf.function(body, jit_compile=compiled, autograph=False)
+    return tf.function(anew(body), jit_compile=compiled, autograph=False)
 
 
 def custom_gradient(function: Callable) -> Callable:

@@ -19,6 +19,7 @@ from tfagents_batch.devices.placement import Placement
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.logged import table
 from tfagents_batch.offline.table_reader import Columns
+from tfagents_batch.tracing import anew
 from tfagents_batch.types import Assessment, BoxAssessment
 
 ROWS = 4096  # of a call
@@ -72,7 +73,7 @@ class Reporter:
     ):
         self._rows, self._names = dict(rows), tuple(names)
         self._placement, self._target = placement, target
-        self._assess = tf.function(algorithm.assess, autograph=False)
+        self._assess = tf.function(anew(algorithm.assess), autograph=False)
 
     def __call__(
         self, seed: int, stop: Callable[[], bool] = lambda: False, step: int = 0

@@ -29,6 +29,7 @@ from tfagents_batch.interfaces import Policy
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.table_reader import Columns
+from tfagents_batch.tracing import anew
 from tfagents_batch.types import Collected, TimeStep, Trajectory
 
 FEATURES, MASK = "action_features", "action_mask"  # parts of an observation
@@ -128,7 +129,7 @@ class TableStream:
         self._seed, self._steps = seed, steps
         self._thread = ThreadPoolExecutor(1, "tfagents_batch-read")
         self._blocks: dict[int, Future[Columns]] = {}
-        self._draws = tf.function(self._draw, autograph=False)
+        self._draws = tf.function(anew(self._draw), autograph=False)
 
     def start(self, compiled: bool) -> None:
         """Do nothing: it runs no program that XLA could compile."""

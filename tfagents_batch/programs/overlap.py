@@ -23,6 +23,7 @@ from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import Result
 from tfagents_batch.ops import masked
 from tfagents_batch.programs import rounds
+from tfagents_batch.tracing import anew
 from tfagents_batch.types import VERSION, Collected
 
 _THREAD = "tfagents_batch-collect"
@@ -53,7 +54,7 @@ class Ahead:
         self._ahead: Collected | None = None
         body = single_call(self._collect_step) if compiled else self._collect_step
         self._collect = function(
-            body, envs=source.envs, jit_compile=compiled, autograph=False
+            anew(body), envs=source.envs, jit_compile=compiled, autograph=False
         )
         self._copy = program(lambda: acting.assign_from(algorithm.policy), False)
 

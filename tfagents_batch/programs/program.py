@@ -21,6 +21,7 @@ from tfagents_batch.programs import rounds, two_devices
 from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.programs.overlap import Ahead
 from tfagents_batch.programs.rounds import compile_error, refused
+from tfagents_batch.tracing import anew
 
 Call = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Result]  # see ``rounds.call``
 Kind = Literal["synchronous", "overlapped", "host"]
@@ -148,7 +149,8 @@ def build(
             xla = mode == "split", mode in ("split", "update")
             call = two_devices.call(*parts, placement, xla)
         body = single_call(call) if compiled else call
-        joined = function(body, envs=checked, jit_compile=compiled, autograph=False)
+        options = {"jit_compile": compiled, "autograph": False}
+        joined = function(anew(body), envs=checked, **options)
         if save is None or not compiled or placement.update != CPU:
             return joined
         return save(joined, _variables(source, algorithm, count), checked)

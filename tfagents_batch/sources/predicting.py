@@ -17,6 +17,7 @@ from tfagents_batch import metrics, nest, seeds
 from tfagents_batch.graph import arrays
 from tfagents_batch.graph.function import single_call
 from tfagents_batch.sources.async_rollout import AsyncRollout
+from tfagents_batch.tracing import anew
 from tfagents_batch.types import Trajectory
 
 MARGIN = 0.03  # share by which a candidate has to be better, beyond the noise
@@ -60,7 +61,7 @@ def collector(
         return arrays.stack(written), totals, steps
 
     body = single_call(collect) if compiled else collect
-    return tf.function(body, jit_compile=compiled, autograph=False)
+    return tf.function(anew(body), jit_compile=compiled, autograph=False)
 
 
 def joiner(count: int) -> Callable[[Sequence[Trajectory]], Trajectory]:

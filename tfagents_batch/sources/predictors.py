@@ -28,6 +28,7 @@ from tfagents_batch.sources import predicting
 from tfagents_batch.sources.async_rollout import AsyncRollout
 from tfagents_batch.sources.bounded_queue import POLL, BoundedQueue, Counts, Stopping
 from tfagents_batch.sources.predicting import PredictorChoice, PredictorNumbers
+from tfagents_batch.tracing import anew
 from tfagents_batch.types import Collected, Trajectory
 
 _LOG = logging.getLogger("tfagents_batch")
@@ -267,4 +268,4 @@ class Predictors:
 
 def _copy(policy: Policy, published: Policy) -> Any:
     """Return a program that copies the weights of one policy to another."""
-    return tf.function(lambda: policy.assign_from(published), autograph=False)
+    return tf.function(anew(lambda: policy.assign_from(published)), autograph=False)

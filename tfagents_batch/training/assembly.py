@@ -26,6 +26,7 @@ from tfagents_batch.nn import networks
 from tfagents_batch.nn.layers import kernels
 from tfagents_batch.nn.policies.preprocessed import Player
 from tfagents_batch.programs import program
+from tfagents_batch.tracing import anew
 from tfagents_batch.training import (
     compilation,
     evaluate,
@@ -297,7 +298,8 @@ def player_of(
         return policy, None
     with seeded(config.seed), _precision(config.precision), HOST.updating():
         player = algorithm.make_policy()
-    return player, tf.function(lambda: player.assign_from(policy), autograph=False)
+    refresh = anew(lambda: player.assign_from(policy))
+    return player, tf.function(refresh, autograph=False)
 
 
 def prepare_devices(

@@ -23,6 +23,7 @@ from tfagents_batch.graph.function import single_call
 from tfagents_batch.interfaces import Actor, Assesses, Env
 from tfagents_batch.programs.program import Compiled, Plan
 from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.tracing import anew
 from tfagents_batch.training import compilation, own_algorithm
 from tfagents_batch.training.config import LONGEST, Actions, RunConfig
 from tfagents_batch.types import EnvSpec
@@ -201,7 +202,8 @@ class Evaluator:
             compilation.name_evaluation(sampled=explore)
             envs, compiled = [self._env], mode == "full"
             body = single_call(play) if compiled else play
-            return function(body, envs=envs, jit_compile=compiled, autograph=False)
+            options = {"jit_compile": compiled, "autograph": False}
+            return function(anew(body), envs=envs, **options)
 
         plan, where = Plan(self._modes, "same as training"), self._placement
         program = Compiled(make, plan, where, "--compile of evaluations")

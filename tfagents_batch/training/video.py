@@ -23,6 +23,7 @@ from tfagents_batch.envs import make
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, UserError, no_folder
 from tfagents_batch.interfaces import Actor
+from tfagents_batch.tracing import anew
 from tfagents_batch.training.evaluate import LONGEST
 from tfagents_batch.training.log import console
 from tfagents_batch.training.log.tensorboard import gif
@@ -132,6 +133,7 @@ def player(
     env = camera.env
 
     @tf.function(autograph=False)
+    @anew
     def act(timestep, state):
         noise = nest.map(lambda x: x[0], actor.noise((1, 1), 0))
         action, _, state = actor.act(

@@ -17,6 +17,7 @@ from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.envs.shared.validation import kind_of
 from tfagents_batch.envs.tf.environment import TensorEnv
 from tfagents_batch.errors import UserError, first_line
+from tfagents_batch.tracing import anew
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 _RESET = "a tuple (state, observation)"
@@ -72,8 +73,8 @@ class TensorBatch:
             getattr(env, "max_episode_steps", None),
         )
         # Separate tf.functions, so that eager calls do not vectorise every time.
-        self._init = tf.function(self._init_rows, autograph=False)
-        self._step = tf.function(self._step_rows, autograph=False)
+        self._init = tf.function(anew(self._init_rows), autograph=False)
+        self._step = tf.function(anew(self._step_rows), autograph=False)
         if check:
             self._check()
 
