@@ -35,3 +35,17 @@ def test_the_reason_is_given_if_a_file_cannot_be_imported(tmp_path, broken, mess
     for _ in range(2):  # also the second time
         with pytest.raises(UserError, match=message):
             user_code.import_attribute(f"{path}:Mine", str(path), "Mine")
+
+
+def test_only_classes_and_functions_of_a_file_are_suggested(tmp_path):
+    path = tmp_path / "garden.py"
+    path.write_text(
+        "import numpy as np\nfrom pathlib import PurePath as Nopes\nNope1 = 3\n"
+        "class Garden: pass\ndef make_garden(): pass\n"
+    )
+    hints = {"Nope": "", "Gardens": "Garden", "make_gardn": "make_garden"}
+    for wrong, right in hints.items():
+        with pytest.raises(UserError) as raised:
+            user_code.import_attribute(f"./garden.py:{wrong}", str(path), wrong)
+        hint = f"; did you mean {right!r}?" if right else ""
+        assert str(raised.value).endswith(f"garden.py has no {wrong!r}{hint}")

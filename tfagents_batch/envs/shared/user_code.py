@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -56,9 +57,20 @@ def import_attribute(
     try:
         return attribute(loaded, target)
     except AttributeError:
-        close = suggest.closest(target, [key for key in vars(loaded) if key[0] != "_"])
+        close = suggest.closest(target, _own(loaded))
         hint = f"; did you mean {close!r}?" if close else ""
         raise UserError(f"{what} {name!r}: {module} has no {target!r}{hint}") from None
+
+
+def _own(module: ModuleType) -> list[str]:
+    """Return names of the public classes and functions of a module or its package."""
+    return [
+        name
+        for name, x in vars(module).items()
+        if (inspect.isclass(x) or inspect.isfunction(x))
+        and f"{x.__module__}.".startswith(f"{module.__name__}.")
+        and name[0] != "_"
+    ]
 
 
 def load(module: str) -> ModuleType:
