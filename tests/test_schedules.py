@@ -7,7 +7,8 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfagents_batch import schedules
+from tfagents_batch import config, schedules
+from tfagents_batch.algorithms.ppo import PPOConfig
 from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import (
     Constant,
@@ -149,3 +150,11 @@ def test_resolve_gives_every_schedule_the_length_of_the_run():
 def test_a_linear_schedule_of_unknown_length_says_how_to_resolve_it():
     with pytest.raises(UserError, match=r"linear\(1, 0\).*schedules.resolve"):
         Linear(1, 0)(3)
+
+
+def test_a_function_of_python_is_shown_once_with_what_to_write_instead():
+    with pytest.raises(UserError) as raised:
+        config.replace(PPOConfig(), {"learning_rate": lambda left: 3e-4 * left})
+    text = str(raised.value)
+    assert text.count("<function") == 1
+    assert text.endswith('; write "linear(3e-4, 0)" instead')

@@ -176,6 +176,11 @@ def parse(value: str | float | Schedule) -> Schedule:
         return value
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         return Constant(value)
+    if callable(value):  # a run folder could not store it
+        raise UserError(
+            f"a schedule is no function of Python; expected {EXPECTED}; write "
+            '"linear(3e-4, 0)" instead'
+        )
     if not isinstance(value, str):
         raise UserError(f"{value!r} is not a schedule; expected {EXPECTED}")
     call = re.fullmatch(r"\s*(linear|piecewise)\s*\((.*)\)\s*", value)
