@@ -260,6 +260,26 @@ def test_an_option_of_train_that_is_a_setting_of_another_part_is_named():
         tfb.train("ppo", env="CartPole-v1", settings={"n_epochs": 1})
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_class_of_stable_baselines3_is_named_with_its_call_here(algorithm):
+    call = f'{algorithm} is tfb.train("{algorithm.lower()}", env=...) here'
+    with pytest.raises(AttributeError, match=re.escape(call)):
+        getattr(tfb, algorithm)
+
+
+def test_other_names_of_stable_baselines3_are_explained():
+    name = "make_vec_env"
+    with pytest.raises(AttributeError, match=r"is tfb.train\(..., num_envs=8\) or"):
+        getattr(tfb, name)
+    for policy in ("MlpPolicy", "CnnPolicy", "MultiInputPolicy"):
+        text = f"'{policy}'; Stable-Baselines3's {policy} is the setting network.hidden"
+        with pytest.raises(UserError, match=text):
+            tfb.train(policy, "CartPole-v1")
+    with pytest.raises(UserError, match="unknown algorithm 'PPO'; did you mean 'ppo'"):
+        tfb.train("PPO", "CartPole-v1")
+    assert not hasattr(tfb, "prepare")
+
+
 def test_the_page_has_no_other_arguments_of_stable_baselines3():
     known = {name for arguments in THEIRS.values() for name in arguments}
     for algorithm in ALGORITHMS:

@@ -96,7 +96,10 @@ if not TYPE_CHECKING:  # else every name would exist for type checkers
         if name in _HOMES:
             with importing.uncollected(), importing.without_messages(), _keras(name):
                 return getattr(importlib.import_module(_HOMES[name]), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from tfagents_batch.settings import suggest
+
+        hint = "" if (peer := suggest.peer(name)) is None else f"; {peer}"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
 
 def __dir__():

@@ -1,6 +1,7 @@
 """Error texts for unknown names, with the closest known name.
 
-Settings are also known by their names in Stable-Baselines3 and rl-baselines3-zoo.
+Settings, classes and functions are also known by their names in Stable-Baselines3 and
+rl-baselines3-zoo.
 """
 
 from __future__ import annotations
@@ -68,6 +69,14 @@ _PEERS = {
     "vec_env": ("num_workers", "the number of processes"),
     "vf_coef": ("value_scale", "twice that value"),
 }
+# What does the same as its other names.
+_PEER_CALLS = {
+    **{
+        name: f'tfb.train("{name.lower()}", env=...)'
+        for name in ("A2C", "DDPG", "DQN", "PPO", "SAC", "TD3")
+    },
+    "make_vec_env": "tfb.train(..., num_envs=8) or tfb.make_env(..., num_envs=8)",
+}
 # The same for other words for our settings: a thing has one name in all commands.
 _WORDS = {"num_episodes": "episodes", "policy": "logdir", "run": "resume logdir"}
 
@@ -87,10 +96,23 @@ def setting(name: str, known: Mapping[str, str]) -> str | None:
     same = [other for other in known if other.rpartition(".")[2] == last]
     ours, note = _PEERS.get(last, ("", ""))
     if not same and (own := _first(ours, known)):
-        text = f"Stable-Baselines3's {last} is {known[own]} here"
-        return f"{text}, {note}" if note else text
+        return _here(last, known[own], note)
     close = _first(_WORDS.get(last, ""), known) or closest(name, known)
     return f"did you mean {known[close]}?" if close else None
+
+
+def peer(name: str) -> str | None:
+    """Return what a class, function or policy of Stable-Baselines3 is here, or None."""
+    ours, note = _PEER_CALLS.get(name), ""
+    if re.fullmatch("(Mlp|Cnn|MultiInput)(Lstm)?Policy", name):
+        setting, note = _PEERS["policy"]
+        ours = f"the setting {setting}"
+    return _here(name, ours, note) if ours else None
+
+
+def _here(name: str, ours: str, note: str) -> str:
+    text = f"Stable-Baselines3's {name} is {ours} here"
+    return f"{text}, {note}" if note else text
 
 
 def _first(names: str, known: Collection[str]) -> str | None:

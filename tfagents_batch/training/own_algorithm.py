@@ -15,6 +15,7 @@ from tfagents_batch import algorithms, config
 from tfagents_batch.envs.registry import describe
 from tfagents_batch.envs.shared import user_code
 from tfagents_batch.errors import UserError
+from tfagents_batch.settings import suggest
 
 _METHODS = ("update",)  # others may be attributes of an instance
 _PARTS = "config", "policy", "make_policy", "compilable"
@@ -36,6 +37,9 @@ def name_of(algorithm: str | type) -> str:
     if algorithm in algorithms.REGISTRY:
         return algorithm
     if isinstance(algorithm, str):
+        known = algorithm.lower() in algorithms.REGISTRY  # such as PPO
+        if not known and (peer := suggest.peer(algorithm)):
+            raise UserError(f"unknown algorithm {algorithm!r}; {peer}")
         if ":" not in algorithm:
             raise UserError(
                 config.unknown("algorithm", algorithm, algorithms.REGISTRY)
