@@ -57,7 +57,8 @@ class Run(RunEnd):
       logdir: run folder, as ``evaluate`` and ``resume`` take it.
       step: steps trained, in the unit of the source: environment or gradient steps.
       metrics: the newest value of every scalar metric.
-      finished: whether training finished; False if a signal ended it early.
+      finished: whether training ended as asked: after all steps, or because a callback
+        or ``stop_at_return`` ended it; False if a signal ended it early.
       signal: number of that signal; None if there was none.
       env: the class or function of the environments that it was trained on, which
         ``evaluate`` and ``load`` use again; None for a name, and for others that cannot
