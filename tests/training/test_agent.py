@@ -95,10 +95,33 @@ def test_batches_of_any_size_share_programs_and_give_the_same_actions(runs, env)
     for size in range(1, 17):
         actions, state = agent.predict(rows[:size])
         np.testing.assert_allclose(actions, whole[:size], rtol=1e-4, atol=1e-5)
-        for leaf, full in zip(nest.flatten(state), nest.flatten(states), strict=True):
+        parts = zip(nest.flatten(state or ()), nest.flatten(states or ()), strict=True)
+        for leaf, full in parts:
             np.testing.assert_allclose(leaf, full[:size], rtol=1e-4, atol=1e-5)
-    assert agent.predict(rows[:15], state=nest.map(lambda x: x[:15], state))
+    if state is not None:
+        state = nest.map(lambda x: x[:15], state)
+    assert agent.predict(rows[:15], state=state)
     assert len(agent._programs) <= 6
+
+
+@pytest.mark.parametrize(
+    "algorithm, settings, remembers",
+    [
+        ("ppo", {}, False),
+        ("ppo", {"exploration": "sde", "sde_every": 4}, True),
+        ("td3", {}, False),
+        ("td3", {"exploration": "ou"}, True),
+    ],
+)
+def test_the_state_is_none_unless_the_next_action_depends_on_it(
+    algorithm, settings, remembers, tmp_path
+):
+    small = SMALL | {"settings": settings}
+    agent = tfb.load(untrained.folder(algorithm, "Pendulum-v1", tmp_path, **small))
+    observation = np.zeros(3, np.float32)
+    _, state = agent.predict(observation, deterministic=False)
+    assert (state is not None) == remembers
+    assert agent.predict(observation, state, deterministic=False)[0].shape == (1,)
 
 
 def test_a_state_that_does_not_fit_is_refused(runs):

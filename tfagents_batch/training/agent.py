@@ -72,7 +72,7 @@ class Agent:
         state: Nest | None = None,
         episode_start: Any = None,
         deterministic: bool = True,
-    ) -> tuple[Any, Nest]:
+    ) -> tuple[Any, Nest | None]:
         """Select an action for one observation, or one for each of a batch.
 
         Observations are normalized as in training. Arguments and results are those of
@@ -83,14 +83,14 @@ class Agent:
           observation: value of ``observation_space``, or a batch with ``[N, ...]``
             leaves.
           state: state returned by the previous call; None at the start of all episodes.
-            Networks that are not recurrent need none.
           episode_start: bool, or bool ``[N]``: true where a new episode starts, which
             resets the recurrent state.
           deterministic: True for the policy's mode, False for a sample.
 
         Returns:
           The action (inside the bounds of a Box), or ``[N, ...]`` actions, and the
-          state for the next call. Actions of a Dict or Tuple are a dict or tuple.
+          state for the next call: of a recurrent network, and of noise that depends on
+          the past; None without both. Actions of a Dict or Tuple are a dict or tuple.
 
         Raises:
           UserError: if the observation does not fit the space, or the state the
@@ -116,7 +116,8 @@ class Agent:
         parts = zip(spaces.flatten(self.action_space, action), leaves, strict=True)
         found = [_fitted(x.numpy(), leaf.space) for x, leaf in parts]
         found = [x[0] for x in found] if size is None else found
-        return spaces.pack(self.action_space, found), state
+        kept = getattr(self._policy, "remembers", True) and nest.flatten(state)
+        return spaces.pack(self.action_space, found), state if kept else None
 
     def make_env(self, **env_kwargs: Any) -> gymnasium.Env:
         """Return one environment like those of the run, with its wrappers.

@@ -47,6 +47,8 @@ class ActorCriticPolicy(NetworkPolicy):
         self._gamma, self._sde_every = gamma, sde_every
         self._options = {} if value else {"value": False}
         self.recurrent = bool(nest.flatten(network.initial_state(2)))
+        # No action depends on the running return, the rest of the acting state.
+        self.remembers = self.recurrent or sde_every is not None
 
     def alone(self) -> ActorCriticPolicy:
         """Return the policy without a value that sees more, with the same variables.

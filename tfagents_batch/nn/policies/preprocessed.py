@@ -52,7 +52,7 @@ class Preprocessed(tf.Module):
         self._policy, self._normalizer = policy, normalizer
         self.version, self.named_variables = policy.version, policy.named_variables
         self.initial_state, self.memory = policy.initial_state, policy.memory
-        self.noise = policy.noise
+        self.noise, self.remembers = policy.noise, getattr(policy, "remembers", True)
 
     def act(self, timestep: TimeStep, state: Nest, noise: Nest, step, explore: bool):
         return self._policy.act(self._seen(timestep), state, noise, step, explore)
