@@ -293,5 +293,5 @@ def test_features_of_a_table_are_given_by_their_names(tmp_path):
     numbers = np.float32([[31, 1], [4.5, 0]])
     found, expected = predictor.predict(rows), predictor.predict(numbers)
     np.testing.assert_array_equal(found["values"], expected["values"])
-    with pytest.raises(UserError, match="unknown feature 'contry'"):
-        predictor.act([{"contry": "FR"}])
+    with pytest.raises(UserError, match="unknown feature 'ctry'"):
+        predictor.act([{"ctry": "FR"}])

@@ -9,7 +9,6 @@ from tfagents_batch.configs.tuned import (
 )
 
 
-
 def _split(position: list[int], velocity: list[int]) -> dict[str, list[dict]]:
     parts = {"position": position, "velocity": velocity}
     return {"wrappers": [{"name": "SelectEntries", "indices": parts}]}
