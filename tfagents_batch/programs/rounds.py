@@ -104,8 +104,8 @@ def _checked(algorithm: Algorithm, updated: Any) -> Updated:
             return updated
         wrong = f"metrics that are a {type(updated.metrics).__name__}"
     raise UserError(
-        f"{type(algorithm).__name__}.update returned {wrong}; expected a dict of "
-        "metrics in tfagents_batch.types.Updated: return Updated(metrics)"
+        f"{type(algorithm).__name__}.update returned {wrong}; expected "
+        "tfagents_batch.types.Updated, with a dict of metrics: return Updated(metrics)"
     )
 
 
