@@ -29,6 +29,7 @@ from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import Stopped, UserError
+from tfagents_batch.offline.reading import session
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.replay import Replay
 from tfagents_batch.sources.replay_settings import ReplaySettings
@@ -306,6 +307,8 @@ def test_a_master_beside_the_session_of_spark_submit_is_refused(monkeypatch):
 )
 def test_more_workers_than_memory_are_refused(monkeypatch, start, settings, text):
     monkeypatch.setattr(machine, "available_bytes", lambda: 4 * 2**30)
+    # Other tests of this process may share a session of Spark.
+    monkeypatch.setattr(session, "is_given", lambda: False)
     resources.check_memory(5)
     with pytest.raises(UserError, match=f"{text} need more than the 4.00 GiB of free"):
         start(settings, job())
