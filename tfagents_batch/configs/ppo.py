@@ -1,5 +1,7 @@
 """Presets of PPO: classic control, Box2D, MuJoCo, Atari, and tasks in TensorFlow."""
 
+from typing import Any
+
 from tfagents_batch.configs.tuned import (
     RAW_ACTIONS,
     Preset,
@@ -23,6 +25,7 @@ _STUDENT = {
     "actor_keys": ("position",),
     "sequence_length": 32,
 }
+_GRU: dict[str, Any] = {"core": "gru", "value_core": "none"}
 # Classic control, and CartPole without velocities.
 _CLASSIC = {
     # Solved at a mean return of 475.
@@ -44,14 +47,14 @@ _CLASSIC = {
         run=_SPLIT,
         actor_keys=("position",),
         sequence_length=32,
-        network={"core": "gru", "value_core": "none"},
+        network=_GRU,
     ),
     # A student for the task before, whose run it starts with; needs a teacher.
     "distill/cartpole-hidden": trained_by(
         "distill",
         ("CartPole-v1", 50_000, 16, {"length": 32}),
         run=_SPLIT,
-        network={"core": "gru", "value_core": "none"},
+        network=_GRU,
         **_STUDENT,
     ),
     # It sees the eight positions. Its teacher is a run of halfcheetah with the same
@@ -60,12 +63,7 @@ _CLASSIC = {
         "distill",
         ("HalfCheetah-v5", 100_000, 16, {"length": 32}),
         run=_split([*range(8)], [*range(8, 17)]),
-        network={
-            "core": "gru",
-            "value_core": "none",
-            "hidden": (128, 128),
-            "init_std": 0.1,
-        },
+        network=_GRU | {"hidden": (128, 128), "init_std": 0.1},
         **_STUDENT,
     ),
     # Target: a mean return of -200.

@@ -29,7 +29,7 @@ _SURE = 3.0  # standard errors of a difference that is no chance
 _ALIKE = 1e-4  # loss of effective episodes by weights that are 1 but for rounding
 _MOST_ERROR = 0.5  # of fitted values, as a part of the size of returns
 _MOST_BIAS = 0.25  # of FQE where it decides, as a part of the log's value
-_MOST_TIMES = 100  # as many episodes as there are, beyond which nobody waits
+_MOST_TIMES = 100  # largest advice, as a multiple of the episodes that were logged
 
 
 @dataclasses.dataclass(frozen=True)

@@ -69,7 +69,9 @@ _PEERS = {
     "vec_env": ("num_workers", "the number of processes"),
     "vf_coef": ("value_scale", "twice that value"),
 }
-# What does the same as its other names.
+# The same for other words for our settings: a thing has one name in all commands.
+_WORDS = {"num_episodes": "episodes", "policy": "logdir", "run": "resume logdir"}
+# Our calls for classes and functions of Stable-Baselines3.
 _PEER_CALLS = {
     **{
         name: f'tfb.train("{name.lower()}", env=...)'
@@ -77,8 +79,6 @@ _PEER_CALLS = {
     },
     "make_vec_env": "tfb.train(..., num_envs=8) or tfb.make_env(..., num_envs=8)",
 }
-# The same for other words for our settings: a thing has one name in all commands.
-_WORDS = {"num_episodes": "episodes", "policy": "logdir", "run": "resume logdir"}
 
 
 def setting(name: str, known: Mapping[str, str]) -> str | None:
