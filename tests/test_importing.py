@@ -36,6 +36,22 @@ def test_a_hidden_package_seems_not_installed_inside_the_context(monkeypatch):
     assert colorsys and present is gc
 
 
+def test_training_in_one_process_needs_no_module_that_windows_lacks(tmp_path):
+    missing = ["fcntl", "resource", "termios", "tty", "pty", "pwd", "grp"]
+    program = f"""
+import sys
+sys.modules |= dict.fromkeys({missing})
+from tfagents_batch import __main__
+flags = "--env=CartPole-v1 --num_workers=0 --num_envs=2 --steps=512 --eval_every=0"
+sys.argv = ["", "train", *flags.split(), sys.argv[1]]
+__main__.main()
+"""
+    command = [sys.executable, "-c", program, f"--logdir={tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert [*tmp_path.glob("*/checkpoints/step-*")]
+
+
 @pytest.mark.parametrize("name", ["jax", "torch", "numpy"])
 def test_another_keras_backend_is_an_error_that_names_the_setting(name, monkeypatch):
     monkeypatch.delitem(sys.modules, "keras", raising=False)

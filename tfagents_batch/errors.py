@@ -51,9 +51,14 @@ def saving(path: os.PathLike | str) -> Iterator[None]:
         ) from error
 
 
+def headline(text: object) -> str:
+    """Return the first line of a text, or of the text of an exception."""
+    return str(text).strip().partition("\n")[0]
+
+
 def first_line(error: BaseException) -> str:
     """Return the class and the first line of an exception."""
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    return f"{type(error).__name__}: {headline(error)}"
 
 
 class RemoteError(Exception):

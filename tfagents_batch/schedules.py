@@ -234,11 +234,17 @@ def finite(value: Any, name: str) -> float:
     Raises:
       UserError: for anything else; the message has ``name``.
     """
+    if is_finite(value):
+        return float(value)
+    raise UserError(f"{name} is {value!r}; expected a finite number")
+
+
+def is_finite(value: Any) -> bool:
+    """Return whether a value is a finite number, which a bool is not."""
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         with contextlib.suppress(OverflowError):  # hundreds of digits
-            if math.isfinite(value):
-                return float(value)
-    raise UserError(f"{name} is {value!r}; expected a finite number")
+            return math.isfinite(value)
+    return False
 
 
 def whole(value: Any, name: str, least: int = 0) -> int:

@@ -97,6 +97,16 @@ def test_the_gpu_is_the_first_visible_one(machine, monkeypatch):
     assert placement.used_gpu() is None
 
 
+def test_gpus_of_several_kinds_are_told_apart_in_the_order_of_the_bus_only(
+    machine, monkeypatch
+):
+    machine(EMPTY, FULL._replace(name="another"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert placement.used_gpu() is None  # CUDA's 1 may be the driver's 0
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    assert placement.used_gpu().name == "another"
+
+
 def test_a_replay_must_fit_into_the_memory_of_the_gpu():
     place = placement.Placement(placement.CPU, placement.GPU, free_bytes=10 * GIB)
     replay_layout.check_memory(8 * GIB, place)

@@ -304,6 +304,7 @@ WRONG = {
     "n_step is 3, but rows of a timeline hold": {"settings": {"n_step": 3}},
     "gamma is 0.9, but the timeline .* 0.99": {"settings": {"gamma": 0.9}},
     "boosts names up; .* left, right": {"table": {"boosts": {"up": 1.0}}},
+    "boosts is .*; expected a finite number": {"table": {"boosts": {"left": 10**400}}},
     "distribution names up; .* left, right": {
         "table": {"target_action_distribution": {"up": 1.0}}
     },

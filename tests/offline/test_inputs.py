@@ -1,13 +1,15 @@
 """Nothing that looks like rows is left out without a word."""
 
 import os
+import shutil
 
 import pyarrow
 import pytest
 from pyarrow import parquet
 
-from tests.offline import made
+from tests.offline import made, timelines
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.reading import files
 from tfagents_batch.scripts import features as features_script
@@ -52,6 +54,19 @@ def test_a_link_to_a_folder_that_is_gone_is_refused(tmp_path):
     write(tmp_path / "ds=1/a.parquet")
     (tmp_path / "ds=2").symlink_to(tmp_path / "unmounted")
     refused(tmp_path, r"ds=2 is a link to .*unmounted, which does not exist")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_brackets_of_a_path_that_exists_are_no_glob(tmp_path, name):
+    write(tmp_path / "logs1" / name, length=5)
+    path = write(tmp_path / "logs[1]" / name)
+    assert [count(x) for x in (path, path.parent, str(path), [path])] == [2] * 4
+    timelines.build(tmp_path / "table1", path.parent)
+    table = timelines.build(tmp_path / "table[1]", path.parent)
+    shutil.rmtree(tmp_path / "table1")
+    opened = table_reader.partition(table)
+    assert opened.rows == len(table_reader.read(opened)["reward"]) == 2
+    assert table_reader.facts(opened, "count(*)") == (2,)
 
 
 def test_a_pipe_among_files_is_refused(tmp_path):

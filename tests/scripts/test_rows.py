@@ -26,7 +26,7 @@ def test_json_is_a_list_and_notices_go_to_stderr(tmp_path, capsys):
     assert rows.main([f"--input={path}", "--json"]) == 65
     out, err = capsys.readouterr()
     assert [each["rule"] for each in json.loads(out)] == ["propensity"]
-    assert err.startswith("notice: column propensity is read as action_probability")
+    assert err.startswith("note: column propensity is read as action_probability")
 
 
 def test_a_written_schema_is_the_expected_one_of_later_rows(tmp_path, capsys):

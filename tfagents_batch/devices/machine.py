@@ -1,7 +1,8 @@
-"""Memory of the machine."""
+"""Memory of the machine and of processes."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -13,6 +14,15 @@ def available_bytes(root: str = "/") -> int | None:
     """
     free = [*_machine(Path(root)), *_groups(Path(root))]
     return max(min(free), 0) if free else None
+
+
+def resident_bytes(pid: int | str = "self") -> int:
+    """Return the resident memory of a process, by default of this one.
+
+    It is 0 if it is unknown: the process has ended, or this is not Linux.
+    """
+    pages = _read(Path(f"/proc/{pid}/statm")).split()[1:2]
+    return int(pages[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
 
 
 def _machine(root: Path) -> list[int]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +17,8 @@ from tfagents_batch.evaluation.result import (
     EstimateInterval,
     OfflineEvaluation,
 )
+from tfagents_batch.offline import publish
+from tfagents_batch.schedules import is_finite
 
 Verdict = Literal["deploy", "do not deploy", "cannot tell"]
 RulingState = Literal["passed", "failed", "unknown"]
@@ -81,7 +81,7 @@ class DeployRules:
                 )
         for name, band in checked.guards.items():
             fits = isinstance(band, (list, tuple)) and len(band) == 2
-            fits = fits and all(x is None or _is_number(x) for x in band)
+            fits = fits and all(x is None or is_finite(x) for x in band)
             if not fits or (None not in band and band[0] > band[1]):
                 raise UserError(
                     f"rules.guards has {name}: {band!r}; expected [low, high], null "
@@ -114,12 +114,7 @@ class DeployDecision(NamedTuple):
 
 def read(path: str | os.PathLike[str]) -> DeployRules:
     """Return the rules of a JSON file; UserError if it cannot be read."""
-    try:
-        content = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"the rules {path} cannot be read: {error}") from None
-    if not isinstance(content, dict):
-        raise UserError(f"the rules {path} are no JSON object")
+    content = publish.read_json(path)
     return config.replace(DeployRules(), content, "rules.").check()
 
 
@@ -423,7 +418,3 @@ def _guards(
 
 def _trust(rule: str, fits: bool, text: str) -> Ruling:
     return Ruling(rule, "passed" if fits else "unknown", text)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -10,12 +10,12 @@ import functools
 import hashlib
 import itertools
 import json
-import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.schedules import is_finite
 from tfagents_batch.settings.suggest import unknown
 
 VERSION = 2
@@ -203,7 +203,7 @@ def _names(entry: dict[str, Any], where: str) -> dict[str, Any]:
 def _parameter(value: Any, where: str, is_list: bool) -> Any:
     """Return a finite number, or a tuple of them."""
     numbers = value if is_list and isinstance(value, list) else [value]
-    if is_list != isinstance(value, list) or not all(map(_is_number, numbers)):
+    if is_list != isinstance(value, list) or not all(map(is_finite, numbers)):
         what = "a list of numbers" if is_list else "a number"
         raise UserError(f"{where} is {value!r:.80}; expected {what}")
     return tuple(map(float, value)) if is_list else float(value)
@@ -229,11 +229,6 @@ def _object(
         if known is not None and key not in known:
             raise UserError(unknown(f"key of {where}", key, known))
     return content
-
-
-def _is_number(value: Any) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and math.isfinite(value)
 
 
 def _ascend(values: tuple[float, ...]) -> bool:

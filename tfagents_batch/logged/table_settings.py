@@ -27,6 +27,7 @@ from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.features import specification, twin
 from tfagents_batch.offline.manifest import FEATURES as FEATURES_FILE
 from tfagents_batch.offline.table_reader import Columns, Partition
+from tfagents_batch.schedules import is_finite
 from tfagents_batch.types import EnvSpec
 
 _PART = 0.5  # of the free memory, above which rows stay in their files
@@ -143,13 +144,13 @@ class TableSettings:
         checked = config.check(self, "table.")
         if not checked.data:
             raise UserError("table.data is empty; expected the folder of a timeline")
-        if not all(map(_is_finite, checked.boosts.values())):
+        if not all(map(is_finite, checked.boosts.values())):
             raise UserError(
                 f"table.boosts is {checked.boosts}; expected a finite number for each "
                 "action"
             )
         target = checked.target_action_distribution
-        shares = all(_is_finite(x) and x >= 0 for x in target.values())
+        shares = all(is_finite(x) and x >= 0 for x in target.values())
         if target and not (shares and abs(sum(target.values()) - 1) < 1e-6):
             raise UserError(
                 f"table.target_action_distribution is {target}; expected numbers that "
@@ -158,7 +159,7 @@ class TableSettings:
         scores = checked.reference_scores
         if scores and not (
             set(scores) == {"min", "max"}
-            and all(map(_is_finite, scores.values()))
+            and all(map(is_finite, scores.values()))
             and scores["min"] < scores["max"]
         ):
             raise UserError(
@@ -378,11 +379,6 @@ def _is_large(folder: Path, size: int) -> bool:
     del folder
     free = machine.available_bytes()
     return free is not None and size > _PART * free
-
-
-def _is_finite(value: Any) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and math.isfinite(value)
 
 
 def _refuse(run: Any, meaningless: tuple[str, ...]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import threading
@@ -11,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tfagents_batch import locks
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.offline import publish
 
@@ -112,7 +112,7 @@ class LineFiles:
             except FileNotFoundError:  # the folder was removed or moved
                 self.folder.mkdir(parents=True, exist_ok=True)
                 continue
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            locks.lock(self._descriptor, wait=True)
             if part.exists():  # else another logger has taken it for an abandoned one
                 break
             os.close(self._descriptor)
@@ -189,7 +189,7 @@ def _recover(part: Path) -> int:
         return 0
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.lock(file)
         except BlockingIOError:
             return 0
         if not part.exists():  # completed after it was opened here

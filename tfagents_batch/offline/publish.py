@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import gzip
 import hashlib
 import json
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tfagents_batch import locks
 from tfagents_batch.errors import UserError, saving
 
 _HERE, _SWAP = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
@@ -42,8 +42,8 @@ def partition(output: Path, ds: str) -> Path:
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
     """Wait until no other process is in such a context with the same lock file."""
-    with path.open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with path.open("a") as opened:
+        locks.lock(opened, wait=True)
         yield
 
 
@@ -57,9 +57,9 @@ def staging(target: Path, check: Check) -> Iterator[Path]:
     output = target.parent
     with saving(output):
         output.mkdir(parents=True, exist_ok=True)
-        with (output / _LOCK).open("a") as lock:
+        with (output / _LOCK).open("a") as opened:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locks.lock(opened)
             except BlockingIOError:
                 raise UserError(
                     f"another process is writing to {output}; wait for it, or pass "
@@ -101,7 +101,7 @@ def temporary(parent: Path, name: str) -> Iterator[Path]:
     while True:
         staged = _hidden(parent / name, _NEW)
         staged.mkdir()
-        lock = _lock(staged, fcntl.LOCK_EX)
+        lock = _lock(staged, wait=True)
         if staged.exists():  # else another process has taken it for an abandoned one
             break
         _unlock(lock)
@@ -160,7 +160,7 @@ def replace(staged: Path, target: Path) -> None:
         staged.rename(target)
     elif not _swap(staged, target):
         # ``_tidy`` completes this if the process is killed between the two.
-        old, lock = _hidden(target, _OLD), _lock(target, fcntl.LOCK_EX)
+        old, lock = _hidden(target, _OLD), _lock(target, wait=True)
         target.rename(old)
         staged.rename(target)
         old.rename(staged)
@@ -194,7 +194,7 @@ def _tidy(parent: Path, name: str) -> None:
         match = ours.fullmatch(left.name)
         if match is None or left.is_symlink() or not left.is_dir():
             continue
-        lock = _lock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock = _lock(left)
         if lock is None or not left.exists():  # its process lives, or has just ended
             _unlock(lock)
             continue
@@ -206,14 +206,14 @@ def _tidy(parent: Path, name: str) -> None:
         _unlock(lock)
 
 
-def _lock(folder: Path, how: int) -> int | None:
+def _lock(folder: Path, wait: bool = False) -> int | None:
     """Lock a folder; return its descriptor, or None if that is not possible."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):  # Windows opens no folders
         return None
     try:
-        fcntl.flock(descriptor, how)
+        locks.lock(descriptor, wait)
     except OSError:  # locked, or a file system that does not lock folders
         os.close(descriptor)
         return None
@@ -280,7 +280,7 @@ class Scratch:
         self.name = self._folder.name
         new = Path(self.name, f"{_LOCK}-new")
         self._lock = new.open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        locks.lock(self._lock)
         new.rename(new.with_name(_LOCK))  # others find it only when it is locked
 
     def close(self) -> None:
@@ -291,8 +291,10 @@ class Scratch:
 
 def remove_abandoned() -> None:
     """Remove the folders that killed processes left behind."""
+    if not locks.AVAILABLE:  # those in use would be removed
+        return
     for lock in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
         # It is locked, of another user, or removed meanwhile.
         with contextlib.suppress(OSError), lock.open("r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.lock(file)
             shutil.rmtree(lock.parent)

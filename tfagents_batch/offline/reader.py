@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, headline
 from tfagents_batch.offline.reading import contents
 from tfagents_batch.offline.reading.contents import Content
 from tfagents_batch.offline.reading.dialect import DUCKDB, literal
@@ -81,7 +81,7 @@ class LoggedRows:
             )
         except duckdb.Error as error:
             self.check_unchanged()
-            raise UserError(f"rows cannot be read: {_line(error)}") from error
+            raise UserError(f"rows cannot be read: {headline(error)}") from error
 
     def write(self, query: str, path: Path) -> None:
         """Write the result of a query to a Parquet file; OSError if that fails."""
@@ -90,7 +90,7 @@ class LoggedRows:
             self.fetch(copy)
         except UserError as error:
             if isinstance(error.__cause__, duckdb.IOException):
-                raise OSError(_line(error.__cause__)) from error
+                raise OSError(headline(error.__cause__)) from error
             raise
 
     def check_unchanged(self) -> None:
@@ -173,7 +173,7 @@ def open_rows(
             )
             connection.execute(f"CREATE VIEW {VIEW} AS {query}")
         except duckdb.Error as error:
-            raise UserError(f"rows cannot be read: {_line(error)}") from error
+            raise UserError(f"rows cannot be read: {headline(error)}") from error
         finally:
             rows.check_unchanged()
         connection.execute("SET preserve_insertion_order=false")
@@ -190,8 +190,3 @@ def open_rows(
         rows.close()
         raise
     return rows
-
-
-def _line(error: Exception) -> str:
-    """Return the first line of DuckDB's message."""
-    return str(error).strip().partition("\n")[0]

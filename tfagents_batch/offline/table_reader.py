@@ -15,7 +15,7 @@ import numpy as np
 
 from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.offline import arrow, manifest
-from tfagents_batch.offline.reading.dialect import enumeration, literal, literals
+from tfagents_batch.offline.reading.dialect import enumeration, literal, literal_paths
 from tfagents_batch.offline.schema import Schema
 
 TRAIN, EVALUATE = "train", "eval"  # values of the column split
@@ -49,7 +49,7 @@ class Partition(NamedTuple):
     @property
     def table(self) -> str:
         """SQL of all rows."""
-        return f"read_parquet({literals(self.files)})"
+        return f"read_parquet({literal_paths(self.files)})"
 
     @property
     def files(self) -> list[str]:

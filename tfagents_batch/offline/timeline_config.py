@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
+from tfagents_batch.schedules import finite
 from tfagents_batch.settings.suggest import unknown
 
 
@@ -102,8 +103,7 @@ def checked(settings: TimelineConfig) -> TimelineConfig:
             "custom_reward and metric_weights are both given; pass only one of them"
         )
     for name, weight in (settings.metric_weights or {}).items():
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)):
-            raise UserError(f"metric_weights.{name} is {weight!r}; expected a number")
+        finite(weight, f"metric_weights.{name}")
     return settings
 
 

@@ -62,7 +62,7 @@ def _search(command: FeaturesCommand, settings: FeatureSettings) -> int:
     ):
         search = find(rows, settings)
         for notice in rows.notices:
-            print(f"note: {notice}", file=sys.stderr)
+            command_line.say(f"note: {notice}")
     if command.report is not None:
         publish.write_text(page(search, ", ".join(command.input)), command.report)
     for feature in search.features:

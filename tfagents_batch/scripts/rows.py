@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
         if command.write_schema is not None:
             publish.write_text(rows.find_schema().to_json(), command.write_schema)
         for notice in rows.notices:
-            command_line.say(f"notice: {notice}")
+            command_line.say(f"note: {notice}")
     command_line.show(report.to_json() if command.json else report.table())
     return command_line.EXIT_DATA if report.errors else 0
 

@@ -128,7 +128,8 @@ def _pack(space: dict[str, Any], parts: dict[tuple, Any], path: tuple) -> Any:
 def difference(one: Description, other: Description) -> str:
     """Return what callers would notice if another export took over; "" for nothing.
 
-    Bounds of observations, exploration and the weights may differ.
+    Bounds of observations, names of categories, exploration and the weights may differ:
+    they come from newer rows.
     """
     pairs = {
         "observations": [_unbounded(x.observation_space) for x in (one, other)],

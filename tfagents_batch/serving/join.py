@@ -19,7 +19,7 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError, saving
 from tfagents_batch.offline import publish, schema
 from tfagents_batch.offline.reading import files
-from tfagents_batch.offline.reading.dialect import literals
+from tfagents_batch.offline.reading.dialect import literal_paths
 from tfagents_batch.serving.description import TIME_DIGITS
 
 ROWS, SUMMARY = "rows.parquet", "_summary.json"
@@ -162,7 +162,7 @@ def _feedback(paths: list[str]) -> str:
         return f"CREATE TABLE feedback AS SELECT {empty} LIMIT 0"
     columns = ", ".join(f"{name}: '{kind}'" for name, kind in _LINE.items())
     return (
-        f"CREATE TABLE feedback AS SELECT * FROM read_json({literals(paths)}, "
+        f"CREATE TABLE feedback AS SELECT * FROM read_json({literal_paths(paths)}, "
         f"format='newline_delimited', columns={{{columns}}}, ignore_errors=true)"
     )
 

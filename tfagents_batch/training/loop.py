@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import time
@@ -14,7 +13,7 @@ import numpy as np
 
 from tfagents_batch import seeds
 from tfagents_batch.clocks import Every, EverySeconds
-from tfagents_batch.envs.shared import layout
+from tfagents_batch.devices import machine
 from tfagents_batch.errors import EnvError, SaveError, Stopped, TrainingError, UserError
 from tfagents_batch.experience import Scores
 from tfagents_batch.metrics import Interval, Mean, Metrics
@@ -431,8 +430,8 @@ def is_finished(config: RunConfig, state: dict[str, Any]) -> bool:
 def _system(traces: int) -> dict[str, float]:
     """Return system metrics that should stay constant during a run."""
     sizes: dict[str, float] = {"system/traces": traces}
-    with contextlib.suppress(OSError):  # not every system reports memory
-        sizes["system/learner_mb"] = layout.resident_bytes() / 2**20
+    if resident := machine.resident_bytes():  # not every system reports memory
+        sizes["system/learner_mb"] = resident / 2**20
     return sizes
 
 

@@ -128,6 +128,7 @@ def entry(**changes):
         (entry(), "stddev of CONTINUOUS is None"),
         (entry(feature_type="PROBABILITY"), "stddev of PROBABILITY is None"),
         (entry(stddev="1"), "stddev is '1'; expected a number"),
+        (entry(stddev=10**400), "stddev is 1000.*; expected a number"),
         (entry(stdev=1), "unknown key .*stdev.*stddev"),
         (entry(feature_type="NORMAL"), "feature_type.*NORMAL"),
         (entry(feature_type="QUANTILE", quantiles=[1, 1]), "expected ascending"),

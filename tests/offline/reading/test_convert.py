@@ -55,6 +55,12 @@ def rows(data="decisions.csv", **settings):
     return found, [dict(zip(names, x, strict=True)) for x in relation.fetchall()]
 
 
+def test_brackets_of_a_file_that_exists_are_no_glob(table):
+    table("data[1].csv", **decisions())
+    table("data1.csv", **decisions(age=["-1"] * 40))
+    assert rows("data[1].csv")[1][0]["state_features"] == {0: 20.0}
+
+
 def test_ids_stay_text_and_time_stamps_are_the_order(table):
     table(**decisions())
     found, written = rows()

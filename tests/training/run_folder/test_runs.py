@@ -10,7 +10,7 @@ import pytest
 
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.run_folder import runs
+from tfagents_batch.training.run_folder import files, runs
 
 NOW = datetime.datetime(2026, 11, 21, 9, 8, 7, tzinfo=datetime.UTC)
 
@@ -91,6 +91,13 @@ def test_a_run_that_cannot_be_written_leaves_no_folder(tmp_path, monkeypatch):
     with pytest.raises(SaveError, match=r"run.json.* cannot be written: No space left"):
         create(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_a_killed_process_with_the_same_id_left_is_no_obstacle(tmp_path):
+    (tmp_path / f"config.json.tmp-{os.getpid()}").write_text("half")
+    files.write_atomic(tmp_path / "config.json", "whole")
+    assert [x.name for x in tmp_path.iterdir()] == ["config.json"]
+    assert (tmp_path / "config.json").read_text() == "whole"
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "null", "{", None])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import functools
 import hashlib
 import logging
@@ -25,6 +24,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+
+from tfagents_batch import locks
 
 BACKEND_VARIABLE = "TFAGENTS_BATCH_BACKEND"
 _LOG = logging.getLogger("tfagents_batch")
@@ -188,7 +189,7 @@ def _locked(path: pathlib.Path) -> Iterator[None]:
     with open(path, "w") as file:
         while True:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locks.lock(file)
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:

@@ -23,6 +23,7 @@ from typing import Any
 
 import cloudpickle
 
+from tfagents_batch.devices import machine
 from tfagents_batch.envs.shared import failures, layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure
 from tfagents_batch.errors import UserError
@@ -123,10 +124,7 @@ class Worker:
 
     def resident_bytes(self) -> int:
         """Return the memory in use in bytes; 0 if it is unknown."""
-        try:
-            return layout.resident_bytes(self.pid)
-        except (OSError, ValueError, IndexError, AttributeError):
-            return 0
+        return machine.resident_bytes(self.pid)
 
     def kill(self) -> None:
         """Kill the process if it runs, and wait for its end."""

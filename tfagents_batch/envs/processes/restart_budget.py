@@ -10,6 +10,7 @@ from typing import Any
 
 from tfagents_batch.envs.shared import failures, options
 from tfagents_batch.envs.shared.failures import Failure
+from tfagents_batch.errors import headline
 
 FAILED, RESTARTED = "env_failed", "env_restarted"  # events
 _CAUSES = 5  # number of failures listed when no restart is left
@@ -51,7 +52,7 @@ class RestartBudget:
         with self._lock:
             now = self._clock()
             error = failures.to_exception(fault)
-            self._causes.append(_headline(error))
+            self._causes.append(headline(error))
             refusals = ((row, self._refusal(row, now)) for row in charged)
             refused = next((pair for pair in refusals if pair[1]), None)
             if refused is None:
@@ -61,7 +62,7 @@ class RestartBudget:
                     self._replaced[row] += 1
                 self.count += 1
                 who = self._event(FAILED, fault, rows)
-                who |= {"error": type(error).__name__, "cause": _headline(error)}
+                who |= {"error": type(error).__name__, "cause": headline(error)}
                 self._events.append(who)
                 return True
             causes = "\n".join(f"  {cause}" for cause in self._causes)
@@ -123,7 +124,3 @@ class RestartBudget:
                 "(restart_period_seconds)"
             )
         return None
-
-
-def _headline(error: Exception) -> str:
-    return str(error).partition("\n")[0]

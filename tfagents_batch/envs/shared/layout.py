@@ -192,16 +192,6 @@ def allocate(layout: Layout, descriptor: int) -> mmap.mmap:
         raise UserError(_does_not_fit(layout, error.strerror)) from None
 
 
-def resident_bytes(pid: int | str = "self") -> int:
-    """Return the resident memory of a process in bytes, by default of this one.
-
-    Raises:
-      OSError: if it is unknown, for example because the process has ended.
-    """
-    with open(f"/proc/{pid}/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def _does_not_fit(layout: Layout, reason: str | None) -> str:
     largest = max(layout.fields, key=lambda field: np.prod(field.shape))
     return (

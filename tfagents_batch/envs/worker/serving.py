@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from tfagents_batch.devices.machine import resident_bytes
 from tfagents_batch.envs.shared import failures, layout, protocol
-from tfagents_batch.envs.shared.layout import resident_bytes
 from tfagents_batch.envs.worker import construction, inherited, stepper
 
 _FUTEX = 202  # number of the system call on x86-64, see ``build.is_supported``

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, headline
 
 
 def fresh_copy(model: keras.Model) -> keras.Model:
@@ -20,7 +20,7 @@ def fresh_copy(model: keras.Model) -> keras.Model:
     try:
         copy = _copy(model)
     except Exception as error:
-        raise _refusal(model, str(error).strip().partition("\n")[0]) from error
+        raise _refusal(model, headline(error)) from error
     if _shared(model, copy):
         raise _refusal(model, "its copy shares weights with it")
     return copy

@@ -6,7 +6,9 @@ everywhere, such as ``MAP(BIGINT, DOUBLE)``; ``type`` translates them.
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 _TYPES = {"VARCHAR": "STRING"}
 
@@ -24,6 +26,11 @@ def literal(text: str) -> str:
 def literals(texts: Iterable[str]) -> str:
     """Return a list of strings, quoted: ``['a', 'b']``."""
     return f"[{', '.join(map(literal, texts))}]"
+
+
+def literal_paths(paths: Iterable[str | Path]) -> str:
+    """Return a list of existing paths, which DuckDB would otherwise read as globs."""
+    return literals(glob.escape(str(path)) for path in paths)
 
 
 def enumeration(texts: Iterable[str]) -> str:

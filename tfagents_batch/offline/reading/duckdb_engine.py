@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.offline.reading.dialect import DUCKDB, literal, literals
+from tfagents_batch.offline.reading.dialect import DUCKDB, literal, literal_paths
 
 Result = TypeVar("Result")
 _POLL_SECONDS = 0.1
@@ -98,7 +98,7 @@ class DuckDBEngine:
 
     def read(self, name: str, files: list[str]) -> None:
         """Create or replace a view of Parquet files."""
-        self.view(name, f"SELECT * FROM read_parquet({literals(files)})")
+        self.view(name, f"SELECT * FROM read_parquet({literal_paths(files)})")
 
     def run(self, work: Callable[[], None], tell: Callable[[float], None]) -> None:
         """Run statements and tell the part that is done, see ``interruptible``."""

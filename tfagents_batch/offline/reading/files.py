@@ -85,7 +85,7 @@ def find(data: Any) -> list[Path] | None:
 
 def notices(data: Any) -> list[str]:
     """Return a line on the files of folders that are left out, if there are some."""
-    folders = [x for path in _paths(data) or () for x in _matches(path) if x.is_dir()]
+    folders = [x for path in _paths(data) or () for x in matches(path) if x.is_dir()]
     others = [x for folder in folders for x in below(folder) if not kind(x)]
     if not others:
         return []
@@ -143,7 +143,7 @@ def _paths(data: Any) -> list[Path] | None:
     return [Path(path).expanduser() for path in data]
 
 
-def _matches(path: Path) -> list[Path]:
+def matches(path: Path) -> list[Path]:
     """Return a path, or what it matches as a glob, without hidden folders."""
     if os.path.lexists(path):
         return [path]
@@ -154,7 +154,7 @@ def _matches(path: Path) -> list[Path]:
 def _files(path: Path) -> list[Path]:
     """Return the files of a path, a glob or a folder."""
     files = []
-    for match in _matches(path):
+    for match in matches(path):
         _check_link(match)
         if match.is_dir():
             files += [x for x in below(match) if kind(x)]

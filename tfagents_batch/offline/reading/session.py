@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, headline
 from tfagents_batch.offline.publish import Scratch
 
 EXTRA = 'pip install "tfagents_batch[spark]"'
@@ -136,10 +136,10 @@ def _output(command: list[str], failure: str) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        reason = str(error).partition("\n")[0]
+        reason = headline(error)
         raise UserError(failure.format(f"it cannot be run ({reason})")) from None
     if done.returncode:
-        first = done.stdout.strip().partition("\n")[0]
+        first = headline(done.stdout)
         reason = f"it fails with status {done.returncode} ({first})"
         raise UserError(failure.format(reason))
     return done.stdout
@@ -206,7 +206,7 @@ def _failure(error: Exception, log: Path) -> str:
     lines = [x.strip() for x in log.read_text(errors="replace").splitlines()]
     told = [x for x in lines if "rror" in x or "xception" in x]
     told = [x for x in told if not x.endswith(":")]  # the reason is on another line
-    line = (told or [str(error).strip().partition("\n")[0]])[0]
+    line = (told or [headline(error)])[0]
     return f"Spark does not start: {line}; see its configuration"
 
 

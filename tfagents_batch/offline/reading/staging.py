@@ -26,7 +26,12 @@ from tfagents_batch.offline.reading.conversion import (
     name_of_json,
     unread,
 )
-from tfagents_batch.offline.reading.dialect import identifier, literal, literals
+from tfagents_batch.offline.reading.dialect import (
+    identifier,
+    literal,
+    literal_paths,
+    literals,
+)
 from tfagents_batch.offline.reading.duckdb_engine import interruptible
 from tfagents_batch.offline.schema import ALIAS, PRESENCE, Mode, types
 from tfagents_batch.offline.writer import NAMES, check_exact, to_line
@@ -172,13 +177,13 @@ def parse(
         FROM (SELECT {", ".join(columns)}, file, r, json, not_object, {others}
           FROM (SELECT json, json_transform(json, {literal(structure)}) AS r,
               coalesce(left(json, 1) <> '{{', true) AS not_object, filename AS file
-            FROM read_ndjson_objects({literals(map(str, paths))}, ignore_errors=true,
+            FROM read_ndjson_objects({literal_paths(paths)}, ignore_errors=true,
               filename=true)))
     """
     statements = (
         f"COPY ({query}) TO {literal(str(target))}; "
         f"CREATE TABLE {_FIRSTS} AS SELECT file, min(file_row_number) AS first "
-        f"FROM read_parquet({literal(str(target))}) GROUP BY file"
+        f"FROM read_parquet({literal_paths([target])}) GROUP BY file"
     )
     connection.execute(statements)
 
@@ -214,7 +219,7 @@ def query(
     for (_, label, parsed), group in groups.items():
         in_memory = bool(label) or parsed
         source = (
-            f"read_parquet({literals(part.path for part in group)}, "
+            f"read_parquet({literal_paths(part.path for part in group)}, "
             f"hive_partitioning={not in_memory}, hive_types_autocast=false)"
         )
         relation = connection.sql(f"FROM {source}")
@@ -243,7 +248,7 @@ def _structures(connection: Any, parts: Sequence[StagedFile]) -> list[str]:
     rows = connection.execute(
         "SELECT file_name, string_agg(concat(name, ' ', duckdb_type, num_children) "
         "ORDER BY column_id) "
-        f"FROM parquet_schema({literals(paths)}) GROUP BY file_name"
+        f"FROM parquet_schema({literal_paths(paths)}) GROUP BY file_name"
     ).fetchall()
     columns = dict(rows)
     hive = re.compile(r"([^/=]+)=[^/]*/")

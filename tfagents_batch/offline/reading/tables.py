@@ -7,7 +7,6 @@ and what a value has to be is known only by those who ask for it.
 from __future__ import annotations
 
 import csv
-import glob
 import gzip
 import re
 from collections.abc import Sequence
@@ -18,7 +17,12 @@ import duckdb
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.reading.conversion import converted
-from tfagents_batch.offline.reading.dialect import identifier, literal, literals
+from tfagents_batch.offline.reading.dialect import (
+    identifier,
+    literal,
+    literal_paths,
+    literals,
+)
 from tfagents_batch.offline.reading.duckdb_engine import interruptible
 from tfagents_batch.settings.suggest import hint
 
@@ -192,9 +196,9 @@ def is_csv(path: Path) -> bool:
 def _files(paths: Sequence[str]) -> list[Path]:
     """Return the files of paths and globs, which are of one kind."""
     expanded = [
-        Path(x)
-        for path in paths
-        for x in sorted(glob.glob(str(Path(path).expanduser()))) or [path]
+        x
+        for path in (Path(path).expanduser() for path in paths)
+        for x in files.matches(path) or [path]
     ]
     kinds = {CSV if is_csv(x) else files.kind(x) for x in expanded}
     for path in expanded:
@@ -215,7 +219,7 @@ def _source(sources: Sequence[Path], nulls: Sequence[str]) -> str:
     """Return the query of the rows of files, in their order."""
     if is_csv(sources[0]):
         return " UNION ALL BY NAME ".join(_csv(path, nulls) for path in sources)
-    paths = literals(map(str, sources))
+    paths = literal_paths(sources)
     if files.kind(sources[0]) in files.PARQUET:
         return f"FROM read_parquet({paths}, union_by_name=true)"
     return f"FROM read_json({paths}, union_by_name=true, sample_size=-1)"
@@ -243,7 +247,7 @@ def _csv(path: Path, nulls: Sequence[str]) -> str:
         )
     columns = ", ".join(f"{literal(x)}: 'VARCHAR'" for x in names)
     return (
-        f"FROM read_csv({literal(str(path))}, auto_detect=false, header=true, "
+        f"FROM read_csv({literal_paths([path])}, auto_detect=false, header=true, "
         f"delim={literal(delimiter)}, quote='\"', escape='\"', "
         f"nullstr={literals(('', *nulls))}, columns={{{columns}}})"
     )

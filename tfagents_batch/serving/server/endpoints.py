@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from tfagents_batch.devices import machine
 from tfagents_batch.errors import SaveError
 from tfagents_batch.serving import bodies
 from tfagents_batch.serving.description import Description
@@ -71,16 +72,6 @@ def _to_text(
     lines = [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
     lines += [f"{name}{labels} {value:.15g}" for labels, value in values.items()]
     return "\n".join(lines) + "\n"
-
-
-def _resident_bytes() -> int:
-    """Return the memory of this process; 0 where /proc is missing."""
-    try:
-        with open("/proc/self/statm") as file:
-            pages = int(file.read().split()[1])
-    except OSError:
-        return 0
-    return pages * 4096
 
 
 class Endpoints:
@@ -185,7 +176,7 @@ class Endpoints:
             ("unlogged_total", "Decisions that were not logged.", work.unlogged),
             ("swaps_total", "Exports that took over.", models.swaps),
             ("refusals_total", "Exports that were refused.", models.refusals),
-            ("resident_bytes", "Memory of the worker.", _resident_bytes()),
+            ("resident_bytes", "Memory of the worker.", machine.resident_bytes()),
         ]
         if log is not None:
             failures = log.decisions.failures + log.feedback.failures

@@ -27,13 +27,9 @@ from collections.abc import Callable, Iterable, Mapping
 import tensorflow as tf
 
 import tfagents_batch
+from tfagents_batch import locks
 from tfagents_batch.envs.native import build
 from tfagents_batch.envs.shared import cpus
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 _LOG = logging.getLogger("tfagents_batch")
 VARIABLE = "TFAGENTS_BATCH_COMPILE_CACHE"  # environment variable; "off": no cache
@@ -186,7 +182,7 @@ def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
             raise _Off(f"{VARIABLE} is {os.environ[VARIABLE]}")
         if _FLAG in flags or flags.strip()[:1] not in ("", "-"):
             raise _Off("TF_XLA_FLAGS names another folder or file")
-        if fcntl is None:
+        if not locks.AVAILABLE:
             raise _Off("the system has no file locks")
         if _has_run():
             raise _Off("TensorFlow had run before")
@@ -276,10 +272,9 @@ def _processor() -> str:
 
 def _lock(folder: pathlib.Path, wait: bool = False) -> int:
     """Lock a folder and return a descriptor; if it is in use, wait or raise OSError."""
-    assert fcntl is not None  # otherwise there is no cache
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        locks.lock(descriptor, wait)
     except OSError:
         os.close(descriptor)
         raise

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.config import flat
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.settings.suggest import unknown
 from tfagents_batch.training.run_folder import files
 
@@ -131,7 +131,7 @@ class Tracker:
                     return
                 getattr(tracker, method)(*arguments)
         except BaseException as error:  # a package may raise anything
-            self._give_up(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            self._give_up(first_line(error))
 
     def _give_up(self, reason: str) -> None:
         if self._ended.is_set():

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 from tensorboard.compat.proto import event_pb2
 
+from tfagents_batch.errors import headline
 from tfagents_batch.training.run_folder import files
 
 MOST_WAITING = 1 << 26  # bytes of unwritten records in memory, per file
@@ -63,7 +64,7 @@ class RetryingFile:
             self._file.close()
         except _ERRORS as error:
             self._warn(
-                f"warning: {self._name} cannot be closed ({_first_line(error)}); its "
+                f"warning: {self._name} cannot be closed ({headline(error)}); its "
                 "last lines may be lost"
             )
         if lost := self._lost + len(self._waiting):
@@ -79,7 +80,7 @@ class RetryingFile:
                 self._file.close()
             if not self._failed:
                 self._warn(
-                    f"warning: {self._name} cannot be written ({_first_line(error)}); "
+                    f"warning: {self._name} cannot be written ({headline(error)}); "
                     "training continues, and its lines will be tried again"
                 )
             self._failed = True
@@ -150,10 +151,6 @@ class EventFile:
 def event(**fields: Any) -> bytes:
     """Return a TensorBoard record with the current time."""
     return event_pb2.Event(wall_time=time.time(), **fields).SerializeToString()
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 def _name(folder: Path) -> str:

@@ -81,6 +81,7 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     with saving(path):
         try:
             data = content.encode() if isinstance(content, str) else content
+            temporary.unlink(missing_ok=True)  # of a killed process with the same id
             write_durable(temporary, data)
             os.replace(temporary, path)
         except OSError:

@@ -25,13 +25,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tfagents_batch import locks
 from tfagents_batch.errors import UserError, no_folder, saving
 from tfagents_batch.training.run_folder import files
-
-try:
-    import fcntl
-except ImportError:  # Windows has no flock: runs are not locked there
-    fcntl = None
 
 # Key of ``run.json`` and event name: the run that this one started from.
 STARTED_FROM = "started_from"
@@ -274,10 +270,8 @@ def _read_config(path: Path) -> str:
 
 
 def _flock(descriptor: int, folder: str | os.PathLike, what: str) -> None:
-    if fcntl is None:
-        return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        locks.lock(descriptor)
     except BlockingIOError as error:
         holder = "another process"
         with contextlib.suppress(ValueError, KeyError, TypeError):  # not written yet
