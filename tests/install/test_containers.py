@@ -1,6 +1,6 @@
 """Tests that the images, the services and docs/containers.md belong together.
 
-There is no container engine where the tests run, so they read the files.
+There need be no container engine where the tests run, so they read the files.
 """
 
 import fnmatch

@@ -173,16 +173,16 @@ def test_a_new_file_that_was_taken_for_an_abandoned_one_is_replaced(
     tmp_path, monkeypatch
 ):
     logger = RowLogger(tmp_path)
-    flock, taken = line_files.fcntl.flock, []
+    lock, taken = line_files.locks.lock, []
 
-    def steal(descriptor, operation):
+    def steal(descriptor, wait=False):
         if not taken:
             (part,) = tmp_path.iterdir()
             taken.append(part)
             part.unlink()
-        flock(descriptor, operation)
+        lock(descriptor, wait)
 
-    monkeypatch.setattr(line_files.fcntl, "flock", steal)
+    monkeypatch.setattr(line_files.locks, "lock", steal)
     logger.log(made.row())
     logger.close()
     assert logged(tmp_path) == [0]
