@@ -94,7 +94,7 @@ def _served(name: str, flags: Command, export: str, folder: str) -> Iterator[int
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     if name == OURS:
-        module = [sys.executable, "-m", "tfagents_batch.scripts.serve"]
+        module = [sys.executable, "-m", "tfagents_batch", "serve"]
         arguments = [f"--export={export}", f"--port={port}", f"--log={folder}/log"]
     else:
         python = process.python_of("peers", {"peers": flags.python}) or sys.executable

@@ -36,7 +36,7 @@ def main(flags: Command) -> int:
             for engine in ("spark", "duckdb"):
                 arguments = [f"--engine={engine}", f"--spark_master={flags.master}"]
                 arguments += [f"--input={rows}", f"--output={folder}/{engine}{run}"]
-                script = [sys.executable, "-m", "tfagents_batch.scripts.timeline"]
+                script = [sys.executable, "-m", "tfagents_batch", "timeline"]
                 start = time.perf_counter()
                 done = subprocess.run(
                     [*script, *arguments, "--check=false"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import runpy
+import importlib
 import sys
 import traceback
 from pathlib import Path
@@ -17,7 +17,7 @@ _USAGE, _CRASH = 64, 70  # exit statuses, as of the commands
 
 
 def main() -> None:
-    """Run the command that the command line names, as ``python -m`` runs its module."""
+    """Run the command that the command line names, see ``command_line.run``."""
     name, *rest = sys.argv[1:] or ["--help"]
     if name == "help" and rest:
         name, rest = rest[0], ["--help"]
@@ -34,12 +34,13 @@ def main() -> None:
     if not sys.flags.safe_path:
         sys.path.append("")  # for --env=module:Class; last, as a folder may be a run
     try:
-        runpy.run_module(
-            f"tfagents_batch.scripts.{name}", run_name="__main__", alter_sys=True
-        )
-    except Exception:  # before ``command_line.run``, such as a package that is broken
+        command = importlib.import_module(f"tfagents_batch.scripts.{name}")
+        from tfagents_batch.scripts import command_line
+    except Exception:  # such as a package that is broken
         traceback.print_exc()
         sys.exit(_CRASH)
+    trains, early = getattr(command, "TRAINS", False), getattr(command, "early", None)
+    sys.exit(command_line.run(command.main, trains, early))
 
 
 def commands() -> dict[str, str]:

@@ -21,7 +21,7 @@ def rows(text):
 
 
 def test_every_check_works_with_or_without_a_compiler():
-    command = [sys.executable, "-m", "tfagents_batch.scripts.doctor"]
+    command = [sys.executable, "-m", "tfagents_batch", "doctor"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     found, last = rows(done.stdout)

@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import re
-import runpy
 import select
 import shutil
 import signal
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
+import tfagents_batch.__main__ as commands
 from tests.support import fault_env
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.configs import PRESETS
@@ -75,11 +75,13 @@ def run_here(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
 
     def run_here(arguments, script=train):
-        monkeypatch.setattr(sys, "argv", ["script", *arguments])
+        name = script.__name__.rpartition(".")[2]
+        monkeypatch.setattr(sys, "argv", ["tfagents-batch", name, *arguments])
+        monkeypatch.setattr(sys, "path", [*sys.path])
         handlers = {x: signal.getsignal(x) for x in (signal.SIGTERM, signal.SIGHUP)}
         try:
             with pytest.raises(SystemExit) as ended:
-                runpy.run_path(script.__file__, run_name="__main__")
+                commands.main()
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)

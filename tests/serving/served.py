@@ -91,7 +91,7 @@ class Process:
     """Server in a process of its own."""
 
     def __init__(self, export, *flags, wait=True):
-        command = [sys.executable, "-m", "tfagents_batch.scripts.serve"]
+        command = [sys.executable, "-m", "tfagents_batch", "serve"]
         self.process = subprocess.Popen(
             [*command, f"--export={export}", "--port=0", *flags],
             stdout=subprocess.PIPE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 
 from tfagents_batch.config import option
@@ -43,7 +42,3 @@ def main(argv: Sequence[str]) -> int:
         command_line.show(finding.full_text() if command.debug else finding)
     command_line.say(report.overview())
     return 0 if report.ok else command_line.EXIT_DATA
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

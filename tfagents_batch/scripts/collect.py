@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -105,7 +104,3 @@ def _prefix(command: CollectCommand) -> str:
             "have the same mdp_id; pass another --seed or --output"
         )
     return prefix
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -93,7 +92,3 @@ def _types(rows: str, columns: Sequence[Column]) -> Specification:
         for i, x in typed.features.items()
     }
     return dataclasses.replace(typed, features=features)
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -90,7 +89,3 @@ def _remove_earlier(folder: Path) -> None:
 def _check_output(folder: Path) -> None:
     # A page without a verdict is nobody's.
     publish.check_only(folder, {_VERDICT, _PAGE}, "decision", _VERDICT)
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import sys
 from collections.abc import Sequence
 
 from tfagents_batch.config import option
@@ -16,6 +15,7 @@ from tfagents_batch.scripts import command_line
 from tfagents_batch.training.log import console
 
 _PRESET = "pqn/breakout-minatar"
+TRAINS = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +53,3 @@ def main(argv: Sequence[str]) -> int:
     command_line.show(f"evaluate: tfagents-batch evaluate --logdir={folder}")
     command_line.show("next:     tfagents-batch train --env=CartPole-v1")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main, trains=True))

@@ -280,7 +280,3 @@ def checks() -> dict[str, Callable[[], Remark]]:
     """Return the checks that apply to this machine, in their order, by name."""
     skipped = () if nvidia.installed() else NEED_DRIVER
     return {name: check for name, check in CHECKS.items() if name not in skipped}
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

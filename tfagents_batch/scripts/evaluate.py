@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Sequence
 from typing import Literal
 
@@ -58,7 +57,3 @@ def main(argv: Sequence[str]) -> int:
     line |= {f"mean_{name}": mean for name, mean in result.means.items()}
     command_line.show(json.dumps(line))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 
 from tfagents_batch.config import option
@@ -49,7 +48,3 @@ def main(argv: Sequence[str]) -> int:
     )
     command_line.show(done.folder)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 
 from tfagents_batch.config import option
@@ -81,7 +80,3 @@ def _search(command: FeaturesCommand, settings: FeatureSettings) -> int:
             command_line.show(f"{kind:17} {len(ids):>6,}  {some(ids)}")
     command_line.show(f"sha256 {search.specification.sha256}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

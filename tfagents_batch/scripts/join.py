@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,7 +41,3 @@ def main(argv: Sequence[str]) -> int:
     command_line.say(summary.text())
     command_line.show(command.output)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

@@ -8,7 +8,6 @@ named by the flags in which they differ.
 from __future__ import annotations
 
 import dataclasses
-import sys
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -192,7 +191,3 @@ def _marker(steps: Sequence[int]) -> str:
 
 def _folded(text: str) -> str:
     return textwrap.fill(text, _LEGEND, break_on_hyphens=False)
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

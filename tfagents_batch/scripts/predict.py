@@ -45,7 +45,3 @@ def main(argv: Sequence[str]) -> int:
         for line in bodies.predict(predictor, lines):
             command_line.show(line)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 
 from tfagents_batch.config import option
@@ -57,7 +56,3 @@ def main(argv: Sequence[str]) -> int:
             command_line.say(f"note: {notice}")
     command_line.show(report.to_json() if command.json else report.table())
     return command_line.EXIT_DATA if report.errors else 0
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from collections.abc import Sequence
 
 from tfagents_batch.config import option
@@ -33,7 +32,3 @@ def main(argv: Sequence[str]) -> int:
     console.started()  # here, because only the worker, another process, shows its line
     run.serve(settings, command_line.show)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

@@ -6,7 +6,6 @@ Every flag of ``train`` can be given, or searched with ``--search=<flag>=<values
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -215,7 +214,3 @@ def _refusal(values: Mapping[str, Any], parts: Parts) -> UserError | None:
     except UserError as error:
         return error
     return None
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

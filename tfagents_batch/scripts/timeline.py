@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -177,7 +176,3 @@ def _expected(command: TimelineCommand, settings: TimelineConfig) -> Schema | No
     if newest is None or settings.on_change == "accept":
         return None
     return manifest.schema(newest)
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -29,6 +28,7 @@ _VALUES = (
     "them"
 )
 _BEST = "--algorithm.target=max learns the values of the best policy"
+TRAINS = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,7 +218,3 @@ def _can_decide(data: str) -> bool:
     except UserError:
         return False
     return True
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main, trains=True, early=early))

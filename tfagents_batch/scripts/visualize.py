@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from typing import Literal
 
@@ -42,7 +41,3 @@ def main(argv: Sequence[str]) -> int:
         numbers = f"return {episode.return_:g}, {episode.length} steps"
         command_line.show(f"{episode.path}  {numbers}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(command_line.run(main))

@@ -28,7 +28,7 @@ tfb.train("a2c", env="tf/CartPole-v1", steps=64, num_envs=2, rollout={"length": 
           eval_every=0, settings={"histograms": False}, logdir=sys.argv[1])
 """
 COMMAND = (
-    *("-m", "tfagents_batch.scripts.train", "--env=CartPole-v1", "--num_envs=2"),
+    *("-m", "tfagents_batch", "train", "--env=CartPole-v1", "--num_envs=2"),
     *("--rollout.length=16", "--algorithm=a2c", "--algorithm.histograms=false"),
     *("--eval_every=96", "--eval_episodes=2", "--log_every=32", "--on_fault=restart"),
 )
@@ -51,7 +51,7 @@ def start(tmp_path, *arguments, here=False):
     environment.pop("TFAGENTS_BATCH_COMPILE_CACHE", None)
     before = set(tmp_path.glob("logs/*"))
     if here:
-        assert train.main(arguments[2:]) == 0
+        assert train.main(arguments[3:]) == 0
     else:
         done = subprocess.run(
             [sys.executable, *arguments],
