@@ -34,8 +34,10 @@ def main() -> None:
     if not sys.flags.safe_path:
         sys.path.append("")  # for --env=module:Class; last, as a folder may be a run
     try:
-        command = importlib.import_module(f"tfagents_batch.scripts.{name}")
-        from tfagents_batch.scripts import command_line
+        command, command_line = (
+            importlib.import_module(f"tfagents_batch.scripts.{module}")
+            for module in (name, "command_line")
+        )
     except Exception:  # such as a package that is broken
         traceback.print_exc()
         sys.exit(_CRASH)

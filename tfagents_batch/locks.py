@@ -5,13 +5,14 @@ Windows has no such locks: nothing is locked there.
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
-with contextlib.suppress(ImportError):  # Windows
+try:
     import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
-AVAILABLE = "fcntl" in globals()
+AVAILABLE = fcntl is not None
 
 
 def lock(file: Any, wait: bool = False) -> None:
@@ -20,5 +21,5 @@ def lock(file: Any, wait: bool = False) -> None:
     BlockingIOError if another process has locked it, unless ``wait`` is set. OSError
     where the file system does not lock folders.
     """
-    if AVAILABLE:
+    if fcntl is not None:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
