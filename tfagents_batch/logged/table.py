@@ -8,9 +8,11 @@ Draws depend on seed and step alone. A table of more than ``block_rows`` rows is
 block by block, in another order in every pass; its rows were shuffled when they were
 written. A seed gives the same weights from memory and from files.
 
-Passes follow one another like rows on a tape. An update points at a random row of its
-own ``batch_size`` rows of the tape, and draws from the block of that row. So all rows
-are drawn equally often, also where blocks are smaller than a batch.
+Which block an update draws from: passes follow one another like rows on a tape, and the
+k-th update owns the k-th ``batch_size`` rows of it. It takes the block of a random one
+of these. With blocks A and B of 100 rows and batches of 60, updates own rows 0 to 59,
+60 to 119 and so on, so the second one draws from A with probability 40 / 60, otherwise
+from B. So all rows are drawn equally often, also from blocks smaller than a batch.
 """
 
 from __future__ import annotations
