@@ -105,14 +105,18 @@ class TensorBatch:
         pass
 
     def _check(self) -> None:
-        _check_env(self.env)
+        row, rows = _check_env(self.env), [self.spec.num_envs]
         with tf.__internal__.FuncGraph("check").as_default():
-            state, _ = self._init_rows(tf.constant(0))
-            action = nest.map(
-                lambda spec: tf.zeros(spec.shape, spec.dtype),
-                nest.specs(self.spec.action_space, [self.spec.num_envs]),
+            inner = nest.map(
+                lambda x: _input(tf.TensorSpec([*rows, *x.shape], x.dtype)), row
             )
-            self._step_rows(state, action)
+            counts, off = tf.zeros(rows, tf.int32), tf.zeros(rows, tf.bool)
+            key, returns = tf.zeros([*rows, 2], tf.int32), tf.zeros(rows)
+            action = nest.map(_input, nest.specs(self.spec.action_space, rows))
+            # It resets, too.
+            self._step_rows(
+                BatchState(inner, key, counts, off, returns, counts), action
+            )
 
     def _init_rows(self, seed: tf.Tensor) -> tuple[BatchState, TimeStep]:
         batch = self.spec.num_envs
@@ -205,11 +209,12 @@ def _check_attributes(env: TensorEnv) -> None:
         arguments.at_least(name, limit, 1)
 
 
-def _check_env(env: TensorEnv) -> None:
+def _check_env(env: TensorEnv) -> Nest:
     """Refuse an object that is not a valid ``TensorEnv`` with a UserError.
 
     Traces in a separate graph, because after a ``tf.function`` TensorFlow's threads can
-    no longer be set. Other exceptions of ``reset`` and ``step`` pass through.
+    no longer be set. Other exceptions of ``reset`` and ``step`` pass through. Returns
+    the state of one environment, of symbolic tensors.
     """
     name = type(env).__name__
     with tf.__internal__.FuncGraph("check").as_default():
@@ -220,6 +225,7 @@ def _check_env(env: TensorEnv) -> None:
             f"{name}.step", _step, env, nest.map(_input, state), action, key
         )
         _check_same(f"{name}.step", again, state)
+        return state
 
 
 def _input(like: tf.Tensor | tf.TensorSpec) -> tf.Tensor:
