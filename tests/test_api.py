@@ -96,7 +96,7 @@ def test_train_creates_a_run_and_evaluate_plays_it_and_both_free_their_graphs(
     assert event["reason"]
     assert event["compile_cache"].startswith("off: ")
     before = graphs()
-    result = tfb.evaluate(run.logdir, episodes=4)
+    result = tfb.evaluate(run, episodes=4)  # a run stands for its folder
     assert (trained[1], graphs() - before) == (0, 0)
     assert result.episodes == 4
     assert result.mean_return > 5

@@ -73,6 +73,9 @@ class Run(RunEnd):
         last = f", return {mean:.4g}" if math.isfinite(mean) else ""
         return f"Run({self.logdir!r}, {how} at step {self.step:,}{last})"
 
+    def __fspath__(self) -> str:
+        return self.logdir
+
     def history(self) -> dict[str, np.ndarray]:
         """Return all logged metrics, one entry for each of the L lines of the log.
 

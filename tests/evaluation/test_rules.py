@@ -115,13 +115,13 @@ def evaluation(
             {"reach": 0.2, "effective_least": 4.0},
             {},
             "cannot tell",
-            "chance that the policy ever takes",
+            "fewer than 5 times in similar states",
         ),
         (
             {"reach": 0.2, "propensities": "estimated"},
             {},
             "cannot tell",
-            "chance that the policy ever takes",
+            "fewer than 5 times in similar states",
         ),
         (
             {"effective_least": 1000.0, "mean_weight_error": 0.0},

@@ -201,7 +201,7 @@ def test_a_run_is_judged_by_episodes_that_its_training_has_not_seen(trained):
     assert len(judged["reward"]) < 0.6 * len(every["reward"])
     assert (found.judged_by, found.values_from) == ("unseen", "folds")
     assert decision.verdict == "deploy"
-    assert "judge it, which its training has not seen" in decision.reason
+    assert "are used, which its training has not seen" in decision.reason
 
 
 def test_values_of_rows_that_made_the_policy_do_not_decide(trained):

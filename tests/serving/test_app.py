@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.serving import exports, served
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.offline.writer import RowLogger
 from tfagents_batch.serving.server import endpoints, worker
 from tfagents_batch.serving.server.arrivals import Refused
@@ -509,6 +509,24 @@ def test_a_log_that_is_removed_while_no_file_is_open_goes_on(serve, simple, tmp_
     app.log.close()
     ids = [row["request_id"] for row in lines(log) + lines(log / "_feedback")]
     assert ids == [answer.body["request_id"]] * 2
+
+
+def test_a_full_disk_is_said_once_for_many_requests(
+    serve, simple, tmp_path, monkeypatch
+):
+    app = serve(simple, log=str(tmp_path / "log"))
+
+    def full(lines):
+        raise SaveError("rows cannot be written: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(app.log.decisions._files, "write", full)
+        for _ in range(3):
+            assert app.ask("/v1/act", {"observation": X}).status == 503
+    assert app.log.rotate_if_due() == [
+        "rows cannot be written: No space left on device"
+    ]
+    assert app.log.rotate_if_due() == []
 
 
 def test_a_folder_that_cannot_come_back_is_503_until_it_can(serve, simple, tmp_path):

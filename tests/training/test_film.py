@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.error import DependencyNotInstalled
 from PIL import Image, ImageSequence
 
 import tfagents_batch as tfb
@@ -83,6 +84,16 @@ def test_an_environment_that_renders_nothing_is_refused(run, tmp_path):
     with pytest.raises(UserError, match=r"renders nothing; create it with.*rgb_array"):
         tfb.visualize(run.logdir, tmp_path, 1, env=make)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_package_that_pictures_need_is_named_with_its_extra(run, tmp_path):
+    class Canvas(CartPoleEnv):
+        def render(self):
+            raise DependencyNotInstalled("pygame is not installed")
+
+    text = r"another package: pygame is not .*tfagents_batch\[video\]"
+    with pytest.raises(UserError, match=text):
+        tfb.visualize(run, tmp_path, 1, env=Canvas, format="gif")
 
 
 def test_an_environment_without_render_is_named(run, tmp_path):

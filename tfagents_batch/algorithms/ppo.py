@@ -186,7 +186,9 @@ class PPO(tf.Module):
     ``imitation`` is that of a student; otherwise None.
     """
 
-    METRICS = METRICS  # of ``_loss``, whose means over all minibatches are logged
+    METRICS: tuple[str, ...] = (
+        METRICS  # of ``_loss``, whose means over all minibatches are logged
+    )
 
     def __init__(self, config: PPOConfig, spec: EnvSpec, network=None):
         super().__init__()

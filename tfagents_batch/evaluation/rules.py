@@ -176,7 +176,7 @@ def _enough(result: OfflineEvaluation, rules: DeployRules) -> bool:
 
 def _judges(result: OfflineEvaluation) -> Ruling:
     """Return whether the policy cannot have been made from the rows that judge it."""
-    episodes = f"{result.diagnostics.episodes:,} episodes for evaluation judge it"
+    episodes = f"{result.diagnostics.episodes:,} episodes for evaluation are used"
     lucky = result.values_from == "rows for training"
     text = {
         "unseen": "which its training has not seen.",
@@ -221,10 +221,10 @@ def _overlap(
         yield _trust(
             "reach",
             diagnostics.reach <= rules.most_reach,
-            "The chance that the policy ever takes a decision that was logged less "
-            f"than 5 times is {diagnostics.reach:.1%}; at most {rules.most_reach:.1%} "
-            "is allowed. More episodes that judge, or more random decisions in the "
-            "log, lower this.",
+            f"With a chance of {diagnostics.reach:.1%}, an episode of the policy has a "
+            "decision that the log has fewer than 5 times in similar states; at most "
+            f"{rules.most_reach:.1%} is allowed. More episodes for evaluation, more "
+            "random decisions in the log, or fewer features lower this.",
         )
     yield _trust(
         "rare decisions",
@@ -242,13 +242,16 @@ def _overlap(
             f"{diagnostics.mean_weight_error:.3f}; it is 1 if propensities are right.",
         )
     if result.propensities == "logged":
-        yield _trust(
-            "propensities",
-            diagnostics.surprise - _SURE * diagnostics.surprise_error <= 1e-3,
-            "A model of the logged actions is better than the logged propensities by "
-            f"{diagnostics.surprise:+.3f} +- {diagnostics.surprise_error:.3f} nats "
-            "per decision; above 0, they are not those of the logging policy.",
+        surprise, error = diagnostics.surprise, diagnostics.surprise_error
+        fits = surprise - _SURE * error <= 1e-3
+        pair = "The probabilities of a model", "The logged propensities"
+        better, worse = pair if surprise > 0 else reversed(pair)
+        text = (
+            f"{better} predict the logged actions better than {worse.lower()}, by "
+            f"{abs(surprise):.3f} +- {error:.3f} nats per decision"
         )
+        text += "." if fits else "; so these are not those of the logging policy."
+        yield _trust("propensities", fits, text)
 
 
 def _fit(result: OfflineEvaluation, estimator: str) -> Iterator[Ruling]:
@@ -296,7 +299,10 @@ def _agreement(
 ) -> Ruling:
     """Return whether an estimator of another kind says the same."""
     if estimator == "fqe" and result.diagnostics.effective_least < _FEW:
-        text = f"Weights of fewer than {_FEW} effective episodes say nothing of FQE."
+        text = (
+            f"Not tested: weights of fewer than {_FEW} effective episodes say nothing "
+            "of FQE."
+        )
         return _trust("two estimators", True, text)
     values = [result.estimates[x]["reward"].value for x in (estimator, other)]
     error = float(np.hypot(*(x.std_error for x in values)))

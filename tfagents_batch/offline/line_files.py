@@ -222,6 +222,7 @@ def _reported(folder: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise SaveError(
-            f"rows cannot be written to {folder}: {error.strerror or error}; rows of "
-            "earlier calls are intact"
+            f"rows cannot be written to {folder}: {error.strerror or error}; expected "
+            "a folder with room that this user can write to. Rows of earlier calls are "
+            "intact"
         ) from error

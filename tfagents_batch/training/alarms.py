@@ -67,12 +67,12 @@ RETURN_FLAT = Limit(
     "progress/gain",
     below=2,
     part=0.5,
-    text="The return does not rise: {progress/start:.5g} at the start, "
-    "{progress/recent:.5g} now, {progress/best:.5g} at best, while single lines "
-    "differ by {progress/noise:.3g}. What to try: another learning rate (ten times "
-    "less, three times more); more --steps if the task is hard; more --num_envs; a "
-    "larger discount factor if rewards come late; more exploration; compare with "
-    "a random policy: perhaps no better return is possible",
+    text="The return has not risen so far: {progress/start:.5g} on average of the "
+    "first lines, {progress/recent:.5g} of the newest, {progress/best:.5g} at best, "
+    "while lines differ by {progress/noise:.3g}. What to try: another learning rate "
+    "(ten times less, three times more); more --steps if the task is hard; more "
+    "--num_envs; a larger discount factor if rewards come late; more exploration; "
+    "compare with a random policy: perhaps no better return is possible",
 )
 
 GRADIENTS_SKIPPED = Limit(

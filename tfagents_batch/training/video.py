@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import gymnasium
 import numpy as np
 import tensorflow as tf
+from gymnasium.error import DependencyNotInstalled
 
 from tfagents_batch import importing, nest
 from tfagents_batch.devices import placement
@@ -99,6 +100,12 @@ class Camera:
         if self._inner is not None:
             try:
                 picture = self._inner.render()
+            except DependencyNotInstalled as error:
+                raise UserError(
+                    f"pictures of this environment need another package: {error}; for "
+                    "Gymnasium's classic control, toy text and Box2D, pip install "
+                    '"tfagents_batch[video]"'
+                ) from None
             except NotImplementedError:
                 name = type(self._inner.unwrapped).__name__
                 raise UserError(

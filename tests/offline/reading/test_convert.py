@@ -119,7 +119,7 @@ def test_known_names_keep_their_numbers_and_new_ones_are_missing(table):
     assert found.columns == known
     features = [x["state_features"] for x in written[:3]]
     assert features == [{0: 1.0, 1: 20.0}, {1: 21.0}, {0: 2.0, 1: 22.0}]
-    assert "10 rows have other names in 'country'" in found.notices[0]
+    assert "10 rows have other names in 'country'" in found.notices[1]
 
 
 def test_rewards_are_found_by_id_and_summed(table):
@@ -132,7 +132,9 @@ def test_rewards_are_found_by_id_and_summed(table):
         3: 7.5,
         7: -1.0,
     }
-    assert "3 used, 0 outside of the window, 1 of no decision" in found.notices[0]
+    assert (
+        "3 used, 0 outside of the window, 1 belong to no decision" in found.notices[0]
+    )
 
 
 def test_rewards_belong_to_the_last_decision_before_them(table):
@@ -145,7 +147,7 @@ def test_rewards_belong_to_the_last_decision_before_them(table):
         2: 1,
         4: 2,
     }
-    assert "1 of no decision" in found.notices[0]
+    assert "1 belong to no decision" in found.notices[0]
 
 
 def test_rewards_after_the_window_do_not_count_and_young_decisions_are_left_out(table):
@@ -154,7 +156,7 @@ def test_rewards_after_the_window_do_not_count_and_young_decisions_are_left_out(
     table("later.csv", user=["000", "001"], time=moments, amount=[1, 2])
     found, written = rows(rewards=("later.csv",), reward="amount", window=4500.0)
     assert [x["reward"] for x in written] == [1, *[0] * 37]
-    assert "1 used, 1 outside of the window, 0 of no" in found.notices[0]
+    assert "1 used, 1 outside of the window, 0 belong to no" in found.notices[0]
     assert "2 decisions are younger" in found.notices[0]
     assert {x["truncated"] for x in written[:-2]} == {None}
     # The state of the first decision that is left out.
@@ -249,7 +251,9 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, monkeypatch, text, message
 def test_rewards_of_others_are_an_error(table):
     table(**decisions())
     table("later.csv", user="9", time=["2026-02-01"], amount="1")
-    with pytest.raises(UserError, match=r"no reward counts: 0 .* and 1 of no decision"):
+    with pytest.raises(
+        UserError, match=r"no reward counts: 0 .* and 1 belong to no decision"
+    ):
         rows(rewards=("later.csv",), reward="amount")
     table("later.csv", user="000", time=["1767312000"], amount="1")
     with pytest.raises(UserError, match="one has time stamps, the other one numbers"):
@@ -275,12 +279,29 @@ def test_an_episode_that_goes_on_after_its_end_is_named(table):
         rows(terminated="churned")
 
 
-def test_lines_that_a_file_has_twice_are_said(table):
-    columns = decisions()
+def test_decisions_that_a_file_has_twice_are_an_error_or_left_out(table):
+    paid = {"reward": "paid"}
+    columns = decisions(paid=["1"] * 40)
+    table(**columns)
+    _, expected = rows(**paid)
     table(**{k: x + x[:5] for k, x in columns.items()})
-    notes = rows()[0].notices
-    assert "5 rows have the episode and time of another one" in notes[0]
-    assert notes[1].startswith("5 of them are equal to another row")
+    with pytest.raises(
+        UserError, match=r"5 rows equal an earlier one .*such as row 1,"
+    ):
+        rows(**paid)
+    found, written = rows(**paid, on_duplicate="first")
+    assert written == expected
+    assert found.notices == ("5 rows that equal an earlier one are left out",)
+    found, written = rows(**paid, on_duplicate="keep")
+    assert len(written) == 45
+    assert "5 rows have the episode and time of another one" in found.notices[0]
     changed = columns["offer"] + ["gift", "none", "gift", "gift", "gift"]
     table(**{k: x + x[:5] for k, x in columns.items()} | {"offer": changed})
-    assert len(rows()[0].notices) == 1
+    assert len(rows(**paid)[0].notices) == 1
+    table(**{k: x + x[:5] for k, x in columns.items()}, id=[f"{k}" for k in range(45)])
+    assert len(rows(**paid, id="id")[1]) == 45
+
+
+def test_rewards_that_are_not_given_are_said(table):
+    table(**decisions())
+    assert rows()[0].notices == ("every reward is 0, since no --reward is given",)

@@ -62,6 +62,11 @@ def convert(
             table.text("action", settings.action)  # misspelled, it is told first
             _check_features(settings, known)
             notices: list[str] = []
+            if settings.reward is None:
+                notices.append(
+                    f"every reward is {settings.default_reward:g}, since no --reward "
+                    "is given"
+                )
             columns = tuple(known) or _columns(table, settings)
             _store_decisions(table, settings, columns, notices)
             if settings.rewards:
@@ -216,31 +221,47 @@ def _store_decisions(
         f"CREATE TABLE decisions AS SELECT *, time + {tie} AS sequence_number "
         f"FROM (SELECT {parts} FROM {table.name})"
     )
-    again = "count(*) - count(DISTINCT request_id)" if settings.id else "0"
-    ties = "count(*) FILTER (sequence_number > time)"
-    ((ties, ids),) = table.run(f"SELECT {ties}, {again} FROM decisions")
+    counted = "count(*) FILTER (sequence_number > time)"
+    ((ties,),) = table.run(f"SELECT {counted} FROM decisions")
+    if ties and settings.on_duplicate != "keep":
+        columns_read = ", ".join(x for x in values if x != "row")
+        ties -= _remove_duplicates(table, columns_read, settings, notices)
     if ties:
         notices.append(
             f"{ties:,} rows have the episode and time of another one; they are in the "
             "order of the file"
         )
-        kinds = ", ".join(x for x in values if x not in ("row", "request_id"))
-        ((twice,),) = table.run(
-            f"SELECT sum(n - 1) FROM (SELECT count(*) AS n FROM decisions "
-            f"GROUP BY {kinds})"
-        )
-        if twice:
-            notices.append(
-                f"{twice:,} of them are equal to another row in all that is read; if "
-                "the file has decisions twice, remove these lines"
+    if settings.id is not None:
+        again = "count(*) - count(DISTINCT request_id)"
+        ((ids,),) = table.run(f"SELECT {again} FROM decisions")
+        if ids:
+            raise UserError(
+                f"--id: column {settings.id!r} has {ids:,} ids more than once; "
+                "expected one row for each decision"
             )
-    if ids:
-        raise UserError(
-            f"--id: column {settings.id!r} has {ids:,} ids more than once; expected "
-            "one row for each decision"
-        )
     if settings.terminated is not None:
         _check_ends(table, settings.terminated)
+
+
+def _remove_duplicates(
+    table: SourceTable, columns: str, settings: ConvertSettings, notices: list[str]
+) -> int:
+    """Remove rows that equal an earlier one in all columns; return their number."""
+    kinds = "SELECT min(row) AS row, count(*) - 1 AS more FROM decisions "
+    kinds += f"GROUP BY {columns}"
+    ((twice, first),) = table.run(
+        f"SELECT sum(more), min(row) FILTER (more > 0) FROM ({kinds})"
+    )
+    if twice and settings.on_duplicate == "error":
+        raise UserError(
+            f"{twice:,} rows equal an earlier one in all that is read, such as row "
+            f"{first:,}, so the file seems to have these decisions twice; pass "
+            "--on_duplicate=first to leave them out, or keep if they are others"
+        )
+    if twice:
+        table.run(f"DELETE FROM decisions WHERE row NOT IN (SELECT row FROM ({kinds}))")
+        notices.append(f"{twice:,} rows that equal an earlier one are left out")
+    return twice
 
 
 def _check_ends(table: SourceTable, column: str) -> None:
@@ -311,8 +332,8 @@ def _store_rewards(
     if not used:
         raise UserError(
             f"no reward counts: {late_count:,} are outside of the window, and "
-            f"{unknown:,} of no decision; expected the same ids or episodes in both "
-            "files, and later times"
+            f"{unknown:,} belong to no decision; expected the same ids or episodes in "
+            "both files, and later times"
         )
     if not whole:
         raise UserError(
@@ -320,8 +341,9 @@ def _store_rewards(
             "the end of the files; pass a shorter one"
         )
     notices.append(
-        f"rewards: {used:,} used, {late_count:,} outside of the window, {unknown:,} of "
-        f"no decision; {left:,} decisions are younger than the window and left out"
+        f"rewards: {used:,} used, {late_count:,} outside of the window, {unknown:,} "
+        f"belong to no decision; {left:,} decisions are younger than the window and "
+        "left out"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from tfagents_batch.config import option
 
@@ -46,6 +46,12 @@ class ConvertSettings:
     )
     id: str | None = option(
         None, "column of the decision's own id, each once", group="decisions"
+    )
+    on_duplicate: Literal["error", "first", "keep"] = option(
+        "error",
+        "rows of the same time that are equal in all that is read: error, or those "
+        "that are kept: the first ones, or all",
+        group="decisions",
     )
     nulls: tuple[str, ...] = option(
         ("NULL", "null", "\\N", "NaN", "nan"),

@@ -158,8 +158,9 @@ def event_text(event: dict[str, Any]) -> str:
         return (
             f"the last evaluation has a {event['measure']} of "
             f"{event['last']:.4g}, below the best one, {event['best']:.4g} at step "
-            f"{event['best_step']:,}; use that checkpoint with --checkpoint=best. Its "
-            "number is the largest of all evaluations, so a new one is usually lower"
+            f"{event['best_step']:,}; use that checkpoint with --checkpoint=best. It "
+            "was chosen as the best of several noisy numbers, so a new evaluation of "
+            "it is usually lower"
         )
     if kind == "env_failed":
         return f"warning: {event['cause']}; it will be replaced"
