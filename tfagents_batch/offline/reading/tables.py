@@ -100,7 +100,10 @@ class SourceTable:
 
     def number(self, flag: str, column: str, needed: bool = True) -> str:
         """Return the SQL of a column of numbers; true is 1, and NaN is no value."""
-        expected = "numbers such as 12.5, with a decimal point. If the text stands for no value, add it to --nulls"
+        expected = (
+            "numbers such as 12.5, with a decimal point. If the text stands for no "
+            "value, add it to --nulls"
+        )
         if flag == "features":
             expected += f"; if these are names, add --categories={column}"
         number = self._read(flag, column, "DOUBLE", expected, needed)
