@@ -166,3 +166,8 @@ def test_reports_that_nothing_compares_cannot_stop_improving(tmp_path):
         Callbacks(tmp_path, on_evaluation=stop).evaluation(
             4, RowsReport({}, np.nan), best=False
         )
+
+
+def test_the_score_of_rows_has_the_error_of_its_gain():
+    assert RowsReport({"actions/gain_error": 0.2}, 0.5).score_error == 0.2
+    assert RowsReport({}, 0.5).score_error == 0

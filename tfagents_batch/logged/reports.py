@@ -44,7 +44,11 @@ class RowsReport(NamedTuple):
     score: float  # what is better in a checkpoint, see _score; NaN if it is unknown
     measure: str = "score (actions/gain - actions/gain_error)"  # what the score is
     mean_return = math.nan  # there are no episodes
-    score_error = 0.0  # the score is below the gain by it
+
+    @property
+    def score_error(self) -> float:
+        """Standard error of the score."""
+        return float(self.values.get("actions/gain_error", 0.0))
 
     def metrics(self) -> Metrics:
         """Return log metrics."""
