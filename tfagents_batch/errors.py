@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
+_KERAS = "Exception encountered when calling"
 _STORAGE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO
 
 
@@ -52,8 +54,13 @@ def saving(path: os.PathLike | str) -> Iterator[None]:
 
 
 def headline(text: object) -> str:
-    """Return the first line of a text, or of the text of an exception."""
-    return str(text).strip().partition("\n")[0]
+    """Return the first line of a text, or of the text of an exception.
+
+    Of an exception inside a layer of Keras, it is the line that says what went wrong.
+    """
+    plain = re.sub(r"\x1b\[\d*m", "", str(text))  # without colours
+    lines = [line.strip() for line in plain.splitlines() if line.strip()] or [""]
+    return lines[1] if lines[0].startswith(_KERAS) and lines[1:] else lines[0]
 
 
 def first_line(error: BaseException) -> str:
