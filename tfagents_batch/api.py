@@ -61,7 +61,7 @@ class Run(RunEnd):
         or ``stop_at_return`` ended it; False if a signal ended it early.
       signal: number of that signal; None if there was none.
       env: the class or function of the environments that it was trained on, which
-        ``evaluate`` and ``load`` use again; None for a name, and for others that cannot
+        its ``evaluate`` and ``load`` use again; None for a name, or if it cannot
         be constructed again.
     """
 
@@ -202,10 +202,11 @@ def train(
     if resume is not None:
         fixed = {"config": config, "settings": settings, "logdir": logdir}
         if given := [name for name, value in fixed.items() if value]:
+            folder = os.fspath(resume)
             raise UserError(
                 f"resume takes its {' and '.join(given)} from the run's folder; leave "
                 f"{'it' if len(given) == 1 else 'them'} out, or start a new run with "
-                f"config={str(resume)!r}, and with init_from={str(resume)!r} for its "
+                f"config={folder!r}, and with init_from={folder!r} for its "
                 f"weights; only {', '.join(RESUMABLE)} may change"
             )
         if init_from is not None:

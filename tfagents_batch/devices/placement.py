@@ -173,7 +173,7 @@ def used_gpu() -> Gpu | None:
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     described = nvidia.gpus()
     known = chosen.isdecimal() and int(chosen) < len(described)
-    if os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":  # the driver's order
+    if os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":  # not the driver's order
         known = known and len({gpu.name for gpu in described}) == 1
     return described[int(chosen)] if known else None
 

@@ -231,8 +231,8 @@ def _order(rows: LoggedRows, options: Options) -> list[Violation]:
     if not terminals and not options.continuing_task:
         text = (
             "no row has terminated and there is no end marker, so the last row of an "
-            "episode counts as its end, unless --last_row=drop is given; log ends, "
-            "unless the task never ends (continuing_task)"
+            "episode counts as its end, unless timeline gets --last_row=drop; log "
+            "ends, unless the task never ends (continuing_task)"
         )
         findings.append(Violation("no_terminal", WARNING, 1, text))
     return findings

@@ -286,7 +286,7 @@ def test_decisions_that_a_file_has_twice_are_an_error_or_left_out(table):
     _, expected = rows(**paid)
     table(**{k: x + x[:5] for k, x in columns.items()})
     with pytest.raises(
-        UserError, match=r"5 rows equal an earlier one .*such as row 1,"
+        UserError, match=r"5 rows equal an earlier one, such as row 1, in"
     ):
         rows(**paid)
     found, written = rows(**paid, on_duplicate="first")

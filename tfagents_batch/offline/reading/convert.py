@@ -254,8 +254,8 @@ def _remove_duplicates(
     )
     if twice and settings.on_duplicate == "error":
         raise UserError(
-            f"{twice:,} rows equal an earlier one in all that is read, such as row "
-            f"{first:,}, so the file seems to have these decisions twice; pass "
+            f"{twice:,} rows equal an earlier one, such as row {first:,}, in all that "
+            "is read, so the file seems to have these decisions twice; pass "
             "--on_duplicate=first to leave them out, or keep if they are others"
         )
     if twice:

@@ -49,8 +49,8 @@ class ConvertSettings:
     )
     on_duplicate: Literal["error", "first", "keep"] = option(
         "error",
-        "rows of the same time that are equal in all that is read: error, or those "
-        "that are kept: the first ones, or all",
+        "rows of the same time stamp that are equal in all that is read: error, or "
+        "those that are kept: the first ones, or all",
         group="decisions",
     )
     nulls: tuple[str, ...] = option(

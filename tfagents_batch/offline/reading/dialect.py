@@ -29,8 +29,12 @@ def literals(texts: Iterable[str]) -> str:
 
 
 def literal_paths(paths: Iterable[str | Path]) -> str:
-    """Return a list of existing paths, which DuckDB would otherwise read as globs."""
-    return literals(glob.escape(str(path)) for path in paths)
+    """Return a list of existing paths, which DuckDB would otherwise read as globs.
+
+    It takes no escaped path with a backslash, but tries a glob as a path, too.
+    """
+    texts = map(str, paths)
+    return literals(x if "\\" in x else glob.escape(x) for x in texts)
 
 
 def enumeration(texts: Iterable[str]) -> str:

@@ -37,7 +37,7 @@ class Rotating:
         self._files = self._open()
         self._rows, self._since = 0, time.monotonic()
         self.logged = self.failures = 0
-        self._refused: str | None = None  # by the disk, since the last tick
+        self._refused: str | None = None  # by the disk, until it takes lines
 
     def _open(self) -> LineFiles:
         return LineFiles(self._folder, self._prefix, _NEVER, _NEVER)
@@ -53,6 +53,7 @@ class Rotating:
                 self._files.write(lines)
                 self._rows += len(lines)
                 self.logged += len(lines)
+                self._refused = None
         except SaveError as error:
             self.failures += 1
             self._refused = str(error)
@@ -62,11 +63,10 @@ class Rotating:
         """End a file with its size or age, so that readers see it; count a failure.
 
         Returns:
-          What the disk refused since the last call, or what happened to the file if its
-          folder was removed or moved; None for nothing.
+          What the disk refuses, until it takes lines again, or what happened to the
+          file if its folder was removed or moved; None for nothing.
         """
         rows, seconds = self._limits
-        refused, self._refused = self._refused, None
         try:
             lost = self._files.check()
             age = time.monotonic() - self._since
@@ -76,7 +76,7 @@ class Rotating:
                     old, self._files = self._files, fresh
                     self._rows, self._since = 0, time.monotonic()
                 old.close()
-            return lost or refused
+            return lost or self._refused
         except SaveError as error:  # the next server of the folder completes the file
             self.failures += 1
             return str(error)

@@ -11,7 +11,7 @@ from tfagents_batch.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class ServerSettings:
-    """Settings of the server, which are flags of ``scripts.serve``."""
+    """Settings of the server, which are flags of ``tfagents-batch serve``."""
 
     export: str = option("", "folder of an ONNX export; required")
     port: int = option(8080, "port; 0 takes a free one", least=0, most=65535)

@@ -106,6 +106,7 @@ def open_run(
 
     ``wanted`` is what the error for another folder asks for.
     """
+    path = os.fspath(path)
     folder = Path(path).expanduser().absolute()
     config = folder / "config.json"
     if config.is_file():
