@@ -93,8 +93,8 @@ PRESETS = {
         epsilon="linear(1, 0.1, 12000)",
         network={"hidden": (256, 256)},
     ),
-    # Velocities are hidden, and a GRU infers them. Not reliable: seeds 1 and 2 ended at
-    # mean returns of 500 and 358, and evaluations in between differ by 100 and more.
+    # Velocities are hidden, and a GRU infers them. Take the best checkpoint: its mean
+    # return is 475 or more for 4 of 5 seeds, that of the last one for 2 of them.
     "dqn/cartpole-hidden": trained_by(
         "dqn",
         ("CartPole-v1", 200_000, 16, {"capacity": 100_000}),
