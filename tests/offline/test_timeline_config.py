@@ -104,7 +104,7 @@ def test_a_wrong_key_of_horizon_is_refused(given, text):
         ({"start_ds": "2", "end_ds": "1"}, "start_ds is 2 and end_ds is 1"),
         ({"train_share": 0.9}, "train_share is 0.9 and eval_share is 0.2; expected a"),
         ({"custom_reward": "1", "metric_weights": {}}, "pass only one of them"),
-        ({"metric_weights": {"m": "1"}}, "metric_weights.m is '1'; expected a"),
+        ({"metric_weights": {"m": "1"}}, "weights.m is '1'; expected a finite number"),
         ({"last_row": "keep"}, "last_row is 'keep'; expected terminal or drop"),
         ({"max_length_percentile": 0}, "max_length_percentile is 0.0; expected more"),
         ({"time_unit": 0}, "time_unit is 0; expected at least 1"),

@@ -204,7 +204,8 @@ def test_a_full_disk_is_an_error_and_earlier_rows_stay(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         monkeypatch.setattr(os, "write", full)
-        with pytest.raises(SaveError, match=r"No space left on device; .* Rows of"):
+        text = r"No space left on device; expected a folder .* Rows of earlier"
+        with pytest.raises(SaveError, match=text):
             logger.log(made.row(sequence_number=1))
         monkeypatch.setattr(os, "write", write)
         logger.log(made.row(sequence_number=2))

@@ -96,7 +96,7 @@ def test_a_decision_that_fails_leaves_no_earlier_one(tmp_path, monkeypatch, wher
         ("--logdir=nowhere", "nowhere"),
         ("--checkpoint=7", "7"),
         ("--data=nowhere", "nowhere has no timeline"),
-        ("--rules=nowhere", "nowhere cannot be read"),
+        ("--rules=nowhere", "^nowhere cannot be read: No such file"),
         ("--folds=-1", "folds"),
     ],
 )

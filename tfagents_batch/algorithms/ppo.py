@@ -186,9 +186,8 @@ class PPO(tf.Module):
     ``imitation`` is that of a student; otherwise None.
     """
 
-    METRICS: tuple[str, ...] = (
-        METRICS  # of ``_loss``, whose means over all minibatches are logged
-    )
+    # Of ``_loss``; their means over all minibatches are logged.
+    METRICS: tuple[str, ...] = METRICS
 
     def __init__(self, config: PPOConfig, spec: EnvSpec, network=None):
         super().__init__()
