@@ -7,6 +7,7 @@ import gc
 import glob
 import os
 import pathlib
+import random
 import re
 import signal
 import sys
@@ -25,6 +26,7 @@ import cloudpickle
 import psutil
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 from tensorflow.python.util import tf_stack
 
 # Some tests send these signals. A shell that starts the tests in the background makes
@@ -51,7 +53,8 @@ def pytest_collection_finish(session):
     garbage collection, which also runs less often, because most objects are permanent.
     TensorFlow's graph optimizer is disabled: it takes longer than the few steps of a
     test. Where operations are made is not recorded: that takes a tenth of the time
-    of a test that trains.
+    of a test that trains. A new seed keeps the kernels of operations, which take
+    as long to make again; only random operations that have a state need new ones.
     """
     for name in {item.module.__name__ for item in session.items}:
         if name in sys.modules:
@@ -60,9 +63,15 @@ def pytest_collection_finish(session):
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    context.Context._set_global_seed = _set_global_seed
     if "PYTEST_XDIST_WORKER" in os.environ:  # and not with -n 0, to debug
         lines = tf_stack.extract_stack()
         tf_stack.extract_stack = lambda stacklevel=1: lines
+
+
+def _set_global_seed(self, seed):
+    self._seed = seed
+    self._rng = random.Random(seed if seed is None else int(seed))
 
 
 @pytest.fixture(autouse=True)

@@ -13,11 +13,12 @@ from __future__ import annotations
 import functools
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _ROUNDS = 20
@@ -157,10 +158,23 @@ def words(shape: Sequence[int], key: tf.Tensor) -> tf.Tensor:
       key: int32 ``[2]``.
     """
     size = math.prod(shape)
-    counters = np.arange((size + 1) // 2, dtype=np.uint32)
-    blocks = counters, np.zeros_like(counters)
-    pairs = threefry(tf.unstack(tf.cast(key, tf.uint32)), blocks)
-    return tf.reshape(tf.reshape(tf.stack(pairs, -1), [-1])[:size], shape)
+    # A function would end the time in which TensorFlow's threads can be set.
+    draw = _operation() if context.context()._initialized else _words
+    return tf.reshape(draw(key, tf.range((size + 1) // 2))[:size], shape)
+
+
+def _words(key: tf.Tensor, counters: tf.Tensor) -> tf.Tensor:
+    low = tf.cast(counters, tf.uint32)
+    keys = tf.unstack(tf.cast(key, tf.uint32))
+    pairs = threefry(keys, (low, tf.zeros_like(low)))
+    return tf.reshape(tf.stack(pairs, -1), [-1])
+
+
+@functools.cache
+def _operation() -> Callable:
+    """Return ``_words`` as one operation; a hundred would take long to trace."""
+    specs = tf.TensorSpec([2], tf.int32), tf.TensorSpec([None], tf.int32)
+    return tf.function(_words, specs, autograph=False).get_concrete_function()
 
 
 def threefry(key: Sequence, counter: Sequence) -> tuple:

@@ -467,7 +467,7 @@ def test_null_features_are_missing(serve, named, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["removed", "moved", "replaced"])
-def test_answers_survive_their_folder(serve, simple, tmp_path, kind):
+def test_answers_survive_their_folder(serve, simple, tmp_path, capfd, kind):
     app = serve(simple, log=str(tmp_path / "log"))
     folders, ids = [tmp_path / "log", tmp_path / "moved"], set()
 
@@ -485,9 +485,10 @@ def test_answers_survive_their_folder(serve, simple, tmp_path, kind):
     if kind == "replaced":
         folders[0].mkdir()
     act()
-    said = app.log.rotate_if_due()
-    assert len(said) == 2 and ("removed" if kind == "removed" else "moved") in said[0]
-    assert app.log.rotate_if_due() == []
+    assert app.log.rotate_if_due() == [] == app.log.rotate_if_due()
+    said = capfd.readouterr().err
+    assert said.count("warning: ") == 2
+    assert said.count("was removed" if kind == "removed" else "was moved") == 2
     act()
     app.log.close()
     found = [row["request_id"] for folder in folders for row in lines(folder)]
@@ -530,7 +531,9 @@ def test_a_full_disk_is_said_once_for_many_requests(
     assert app.log.rotate_if_due() == []
 
 
-def test_a_folder_that_cannot_come_back_is_503_until_it_can(serve, simple, tmp_path):
+def test_a_folder_that_cannot_come_back_is_503_until_it_can(
+    serve, simple, tmp_path, capfd
+):
     app = serve(simple, log=str(tmp_path / "log"))
     assert app.ask("/v1/act", {"observation": X}).status == 200
     shutil.rmtree(tmp_path / "log")
@@ -540,8 +543,20 @@ def test_a_folder_that_cannot_come_back_is_503_until_it_can(serve, simple, tmp_p
     assert answer.status == 503 and "no decision was made" in answer.body["error"]
     (tmp_path / "log").unlink()
     assert app.ask("/v1/act", {"observation": X}).status == 200
+    assert "its 1 rows were written again" in capfd.readouterr().err
     app.log.close()
     assert len(lines(tmp_path / "log")) == 2
+
+
+def test_a_folder_that_is_removed_just_before_the_end_is_said(
+    serve, simple, tmp_path, capfd
+):
+    app = serve(simple, log=str(tmp_path / "log"))
+    assert app.ask("/v1/act", {"observation": X}).status == 200
+    shutil.rmtree(tmp_path / "log")
+    app.log.close()
+    assert "its 1 rows were written again" in capfd.readouterr().err
+    assert len(lines(tmp_path / "log")) == 1
 
 
 def test_a_forced_end_hands_on_what_the_disk_refused(serve, simple, tmp_path):

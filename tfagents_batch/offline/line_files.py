@@ -7,7 +7,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tfagents_batch import locks
@@ -36,13 +36,19 @@ class LineFiles:
         this machine may write there.
       prefix: beginning of the names of the files; UserError if it is hidden.
       lines_per_file, bytes_per_file: size at which a file is complete.
+      report: called with what happened to a file that was removed or moved.
 
     Attributes:
       recovered: number of lines of files that a killed process left behind.
     """
 
     def __init__(
-        self, folder: Path, prefix: str, lines_per_file: int, bytes_per_file: int
+        self,
+        folder: Path,
+        prefix: str,
+        lines_per_file: int,
+        bytes_per_file: int,
+        report: Callable[[str], None] = lambda text: None,
     ):
         if not prefix or prefix[0] in "._" or "/" in prefix:
             raise UserError(
@@ -50,7 +56,7 @@ class LineFiles:
                 "with a dot or an underscore, because readers leave those out"
             )
         self.folder, self.prefix = folder, prefix
-        self._limits = lines_per_file, bytes_per_file
+        self._limits, self._report = (lines_per_file, bytes_per_file), report
         self._lock = threading.RLock()
         self._part: Path | None = None
         self._descriptor = self._lines = self._bytes = 0
@@ -77,8 +83,8 @@ class LineFiles:
             if self._lines >= self._limits[0] or self._bytes >= self._limits[1]:
                 self._complete()
 
-    def check(self) -> str | None:
-        """Open another file if the current one is gone; return what happened, or None.
+    def check(self) -> None:
+        """Open another file if the current one is gone, and report it.
 
         The lines of a file that was removed are written again. Those of one that was
         moved stay in it: the next object for its new folder completes it. If no file
@@ -86,9 +92,9 @@ class LineFiles:
         """
         with self._lock, _reported(self.folder):
             if self._part is None or _is_at(self._part, self._descriptor):
-                return None
+                return
             self._lost = True
-            return self._replace()
+            self._replace()
 
     def rotate(self) -> None:
         """Complete the current file, so that readers see its lines."""
@@ -118,7 +124,7 @@ class LineFiles:
             os.close(self._descriptor)
         self._part, self._lines, self._bytes = part, 0, 0
 
-    def _replace(self) -> str:
+    def _replace(self) -> None:
         """Open another file for a lost one, see ``check``."""
         before = self._descriptor, self._part, self._lines, self._bytes
         old, part, lines, size = before
@@ -139,7 +145,7 @@ class LineFiles:
             self._lines = lines
         os.close(old)
         self._lost = False
-        return (
+        self._report(
             f"{part} was removed; its {lines} rows were written again"
             if removed
             else f"{part} was moved; its {lines} rows stay there, and the next writer "

@@ -6,6 +6,7 @@ thread does it, while another file takes the rows.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ class Rotating:
         self._refused: str | None = None  # by the disk, until it takes lines
 
     def _open(self) -> LineFiles:
-        return LineFiles(self._folder, self._prefix, _NEVER, _NEVER)
+        return LineFiles(self._folder, self._prefix, _NEVER, _NEVER, warn)
 
     def log(self, lines: Sequence[str]) -> None:
         """Write lines of JSON.
@@ -63,12 +64,11 @@ class Rotating:
         """End a file with its size or age, so that readers see it; count a failure.
 
         Returns:
-          What the disk refuses, until it takes lines again, or what happened to the
-          file if its folder was removed or moved; None for nothing.
+          What the disk refuses, until it takes lines again; None for nothing.
         """
         rows, seconds = self._limits
         try:
-            lost = self._files.check()
+            self._files.check()
             age = time.monotonic() - self._since
             if self._rows >= rows or (self._rows and age >= seconds):
                 fresh = self._open()
@@ -76,7 +76,7 @@ class Rotating:
                     old, self._files = self._files, fresh
                     self._rows, self._since = 0, time.monotonic()
                 old.close()
-            return lost or self._refused
+            return self._refused
         except SaveError as error:  # the next server of the folder completes the file
             self.failures += 1
             return str(error)
@@ -85,6 +85,11 @@ class Rotating:
         """End the file; may be called again."""
         with self._lock:
             self._files.close()
+
+
+def warn(text: str) -> None:
+    """Write a warning to stderr."""
+    print(f"warning: {text}", file=sys.stderr, flush=True)
 
 
 class DecisionLog:

@@ -8,7 +8,6 @@ import gc
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from typing import Any
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.serving.server.app import App
 from tfagents_batch.serving.server.batching import Batches
-from tfagents_batch.serving.server.decision_log import DecisionLog
+from tfagents_batch.serving.server.decision_log import DecisionLog, warn
 from tfagents_batch.serving.server.endpoints import Endpoints, parent_of
 from tfagents_batch.serving.server.models import Models
 from tfagents_batch.serving.server.settings import ServerSettings
@@ -99,7 +98,7 @@ def _models(settings: ServerSettings, current: Any) -> Models:
         try:
             return Models(before, *options)
         except UserError as error:
-            print(f"warning: {error}; serving --export instead", file=sys.stderr)
+            warn(f"{error}; serving --export instead")
     return Models(settings.export, *options)
 
 
@@ -173,7 +172,7 @@ class ServerWorker:
                     rotate = self._log.rotate_if_due  # waits for the disk
                     problems = await loop.run_in_executor(self._disk, rotate)
                     for problem in set(problems) - said:  # not every second
-                        print(f"warning: {problem}", file=sys.stderr)
+                        warn(problem)
                     said = set(problems)
             except Exception as error:
-                print(f"warning: {type(error).__name__}: {error}", file=sys.stderr)
+                warn(f"{type(error).__name__}: {error}")
