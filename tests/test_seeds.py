@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.support import python
 from tfagents_batch import seeds
 
 DRAWS = {
@@ -43,6 +44,29 @@ def test_many_keys_at_once_draw_the_numbers_of_each_key():
     found = tf.vectorized_map(draw, tf.stack(keys), fallback_to_while_loop=False)
     for row, key in enumerate(keys):
         assert_alike({name: x[row] for name, x in found.items()}, draw(key))
+
+
+def test_a_draw_is_few_operations_of_a_program():
+    key = tf.TensorSpec([2], tf.int32)
+    draw = tf.function(lambda key: seeds.words([3], key), [key], autograph=False)
+    assert len(draw.get_concrete_function().graph.get_operations()) < 30
+
+
+def test_draws_before_tensorflow_has_started_are_the_same():
+    code = """
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tfagents_batch import seeds
+
+with tf.Graph().as_default() as graph:
+    words = seeds.words([5], tf.constant([3, 4]))
+    assert not context.context()._initialized
+    with tf.compat.v1.Session() as session:
+        found = session.run(words)
+tf.debugging.assert_equal(found, seeds.words([5], tf.constant([3, 4])))
+tf.debugging.assert_equal(found, seeds.words([9], tf.constant([3, 4]))[:5])
+"""
+    python.run(code, timeout=120)
 
 
 @pytest.mark.parametrize(

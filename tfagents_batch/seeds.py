@@ -160,7 +160,8 @@ def words(shape: Sequence[int], key: tf.Tensor) -> tf.Tensor:
     size = math.prod(shape)
     # A function would end the time in which TensorFlow's threads can be set.
     draw = _operation() if context.context()._initialized else _words
-    return tf.reshape(draw(key, tf.range((size + 1) // 2))[:size], shape)
+    found = draw(tf.cast(key, tf.int32), tf.range((size + 1) // 2))
+    return tf.reshape(found[:size], shape)
 
 
 def _words(key: tf.Tensor, counters: tf.Tensor) -> tf.Tensor:
