@@ -159,7 +159,7 @@ def words(shape: Sequence[int], key: tf.Tensor) -> tf.Tensor:
     """
     size = math.prod(shape)
     # A function would end the time in which TensorFlow's threads can be set.
-    draw = _operation() if context.context()._initialized else _words
+    draw = _operation() if getattr(context.context(), "_initialized", True) else _words
     found = draw(tf.cast(key, tf.int32), tf.range((size + 1) // 2))
     return tf.reshape(found[:size], shape)
 
