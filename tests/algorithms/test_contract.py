@@ -81,7 +81,8 @@ SPACES = ACTIONS | {
         which=gs.MultiDiscrete([2, 3]), far=gs.Box(-1, 1, (2,)), bits=gs.MultiBinary(2)
     )
 }
-pytestmark = pytest.mark.parametrize("name", [*REGISTRY, *CASES])
+# Tests of one name follow each other, in one test process, which keeps what it learned.
+pytestmark = pytest.mark.parametrize("name", [*REGISTRY, *CASES], scope="module")
 
 
 def kinds_of(name):
