@@ -55,12 +55,11 @@ def test_a_draw_is_few_operations_of_a_program():
 def test_draws_before_tensorflow_has_started_are_the_same():
     code = """
 import tensorflow as tf
-from tensorflow.python.eager import context
-from tfagents_batch import seeds
+from tfagents_batch import seeds, tracing
 
 with tf.Graph().as_default() as graph:
     words = seeds.words([5], tf.constant([3, 4]))
-    assert not context.context()._initialized
+    assert not tracing.has_run()
     with tf.compat.v1.Session() as session:
         found = session.run(words)
 tf.debugging.assert_equal(found, seeds.words([5], tf.constant([3, 4])))

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
+
+from tfagents_batch.tracing import has_run
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _ROUNDS = 20
@@ -159,7 +160,7 @@ def words(shape: Sequence[int], key: tf.Tensor) -> tf.Tensor:
     """
     size = math.prod(shape)
     # A function would end the time in which TensorFlow's threads can be set.
-    draw = _operation() if getattr(context.context(), "_initialized", True) else _words
+    draw = _operation() if has_run() else _words
     found = draw(tf.cast(key, tf.int32), tf.range((size + 1) // 2))
     return tf.reshape(found[:size], shape)
 

@@ -1,10 +1,12 @@
-"""Functions that are traced again for each run, on purpose."""
+"""Functions that are traced again for each run, and whether TensorFlow has run one."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
 from typing import Any
+
+from tensorflow.python.eager import context
 
 
 def anew(function: Callable) -> Callable:
@@ -17,3 +19,11 @@ def anew(function: Callable) -> Callable:
     alone: Any = functools.partial(function)
     alone.__name__ = function.__name__  # of the graph
     return alone
+
+
+def has_run() -> bool:
+    """Check if TensorFlow has created its devices; there is no public API for it.
+
+    Its threads, for example, can only be set before.
+    """
+    return getattr(context.context(), "_context_handle", None) is not None

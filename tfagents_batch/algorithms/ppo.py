@@ -186,7 +186,7 @@ class PPO(tf.Module):
     ``imitation`` is that of a student; otherwise None.
     """
 
-    # Of ``_loss``; their means over all minibatches are logged.
+    # What ``_loss`` returns is logged as means over all minibatches.
     METRICS: tuple[str, ...] = METRICS
 
     def __init__(self, config: PPOConfig, spec: EnvSpec, network=None):

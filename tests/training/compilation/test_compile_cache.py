@@ -234,7 +234,7 @@ def fresh(tmp_path, monkeypatch):
     monkeypatch.delenv(compile_cache.VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(compile_cache, "_cache", None)
-    monkeypatch.setattr(compile_cache, "_has_run", lambda: False)
+    monkeypatch.setattr(compile_cache, "has_run", lambda: False)
     return monkeypatch
 
 
@@ -262,7 +262,7 @@ def test_without_a_home_folder_it_is_off_with_a_warning(fresh, caplog):
 
 
 def test_it_is_off_if_tensorflow_has_run_before(tmp_path, fresh):
-    fresh.setattr(compile_cache, "_has_run", lambda: True)
+    fresh.setattr(compile_cache, "has_run", lambda: True)
     assert compile_cache.enable() == "TensorFlow had run before"
     assert not stored(tmp_path)
 

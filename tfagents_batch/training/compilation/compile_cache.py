@@ -30,6 +30,7 @@ import tfagents_batch
 from tfagents_batch import locks
 from tfagents_batch.envs.native import build
 from tfagents_batch.envs.shared import cpus
+from tfagents_batch.tracing import has_run
 
 _LOG = logging.getLogger("tfagents_batch")
 VARIABLE = "TFAGENTS_BATCH_COMPILE_CACHE"  # environment variable; "off": no cache
@@ -184,7 +185,7 @@ def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
             raise _Off("TF_XLA_FLAGS names another folder or file")
         if not locks.AVAILABLE:
             raise _Off("the system has no file locks")
-        if _has_run():
+        if has_run():
             raise _Off("TensorFlow had run before")
         cache = Cache(root(), key(threads))
     except (_Off, OSError) as error:
@@ -252,13 +253,6 @@ def key(threads: int = 0, environment: Mapping[str, str] = os.environ) -> str:
     ]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return f"{tf.version.VERSION}-{digest}"
-
-
-def _has_run() -> bool:
-    """Check if TensorFlow has created its devices; there is no public API for it."""
-    from tensorflow.python.eager import context
-
-    return getattr(context.context(), "_context_handle", None) is not None
 
 
 def _processor() -> str:
