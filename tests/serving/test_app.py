@@ -548,17 +548,6 @@ def test_a_folder_that_cannot_come_back_is_503_until_it_can(
     assert len(lines(tmp_path / "log")) == 2
 
 
-def test_a_folder_that_is_removed_just_before_the_end_is_said(
-    serve, simple, tmp_path, capfd
-):
-    app = serve(simple, log=str(tmp_path / "log"))
-    assert app.ask("/v1/act", {"observation": X}).status == 200
-    shutil.rmtree(tmp_path / "log")
-    app.log.close()
-    assert "its 1 rows were written again" in capfd.readouterr().err
-    assert len(lines(tmp_path / "log")) == 1
-
-
 def test_a_forced_end_hands_on_what_the_disk_refused(serve, simple, tmp_path):
     """Granian waits for slow clients only so long."""
     app = serve(simple, log=str(tmp_path / "log"))
@@ -574,12 +563,16 @@ def test_a_forced_end_hands_on_what_the_disk_refused(serve, simple, tmp_path):
     (tmp_path / "log").unlink()
 
 
-def test_a_server_that_ends_completes_a_file_that_was_removed(serve, simple, tmp_path):
+def test_a_server_that_ends_completes_a_file_that_was_removed_and_says_so(
+    serve, simple, tmp_path, capfd
+):
     app = serve(simple, log=str(tmp_path / "log"))
-    app.ask("/v1/act", {"observation": X})
+    assert app.ask("/v1/act", {"observation": X}).status == 200
     shutil.rmtree(tmp_path / "log")
     app.log.close()
+    assert "its 1 rows were written again" in capfd.readouterr().err
     assert len([*(tmp_path / "log").glob("*.jsonl")]) == 1
+    assert len(lines(tmp_path / "log")) == 1
 
 
 def test_web_pages_may_not_send_requests_without_a_token(serve, simple):
