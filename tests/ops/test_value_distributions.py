@@ -90,13 +90,19 @@ def test_the_projection_is_that_of_the_papers_loop(size, count, seed):
 def test_the_quantile_loss_is_that_of_the_paper():
     outputs, returns = np.array([[0.5, 1.0]]), np.array([[0.0, 2.0, 4.0]])
     chance = np.array([[0.5, 0.25, 0.25]])
-    expected = 0.0
+    expected, slopes = 0.0, np.zeros([1, 2])
     for i, tau in enumerate([0.25, 0.75]):
         for value, p in zip(returns[0], chance[0], strict=True):
             u = value - outputs[0, i]
             huber = 0.5 * u * u if abs(u) <= 1 else abs(u) - 0.5
-            expected += p * abs(tau - (u < 0)) * huber
-    found = ReturnQuantiles(2).losses(
-        *(tf.constant(x, tf.float32) for x in (outputs, returns, chance))
-    )
+            weight = p * abs(tau - (u < 0))
+            expected += weight * huber
+            slopes[0, i] -= weight * np.clip(u, -1, 1)
+    given = [tf.constant(x, tf.float32) for x in (outputs, returns, chance)]
+    with tf.GradientTape() as tape:
+        tape.watch(given)
+        found = ReturnQuantiles(2).losses(*given)
+    of_outputs, *of_target = tape.gradient(found, given)
     np.testing.assert_allclose(found, [expected], rtol=1e-5)
+    np.testing.assert_allclose(of_outputs, slopes, rtol=1e-5)
+    assert of_target == [None, None]
