@@ -55,6 +55,7 @@ EXTRAS = {
         "opencv-python-headless>=4.8",
         "optax",
         "psutil>=5.9",
+        "sb3-contrib",
         "sbx-rl",
         "stable-baselines3",
         "torch",

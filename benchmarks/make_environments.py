@@ -20,7 +20,7 @@ from tfagents_batch.errors import UserError
 # The extra of Gymnasium has the requirements of its MuJoCo tasks. SBX brings JAX and
 # Optax; Optax is listed because our own JAX loop needs it too.
 PEERS = (
-    *("stable-baselines3", "sbx-rl", "optax", "psutil"),
+    *("stable-baselines3", "sb3-contrib", "sbx-rl", "optax", "psutil"),
     *("gymnasium[mujoco]", "ale-py", "opencv-python-headless"),
     *("fastapi", "onnxruntime", "uvicorn[standard]"),
 )

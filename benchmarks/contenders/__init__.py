@@ -97,6 +97,11 @@ for _name in ("dqn", "sac", "td3"):
     _add(f"{_name}_ours", OURS, "off_policy_ours", _name.upper())
     _add(f"{_name}_sb3", SB3, "sb3", DUMMY, _THREADS, "peers")
     _add(f"{_name}_sbx", SBX, "sbx", DUMMY, _THREADS, "peers")
+_add("droq_ours", OURS, "off_policy_ours", "DroQ")
+_add("droq_sbx", SBX, "sbx", DUMMY, _THREADS, "peers")
+_add("tqc_ours", OURS, "off_policy_ours", "TQC")
+_add("tqc_sb3", SB3, "sb3", DUMMY, _THREADS, "peers")
+_add("tqc_sbx", SBX, "sbx", DUMMY, _THREADS, "peers")
 _GRU = "SAC with a GRU"
 _add("sac_gru_ours", OURS, "off_policy_ours", _GRU)
 _add("sac_gru_torch", TORCH, "torch_recurrent", _GRU, _THREADS, "peers")

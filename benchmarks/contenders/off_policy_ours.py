@@ -1,4 +1,4 @@
-"""Our DQN, SAC and TD3 as ``tfagents_batch`` trains them: in rounds."""
+"""Our DQN, SAC, TD3 and TQC as ``tfagents_batch`` trains them: in rounds."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def _same(work: OffPolicy, algorithm: Any) -> dict[str, Any]:
     if work.algorithm != "dqn":
         updates["actor"] = fractions.Fraction(settings.train_updates, delay)
         networks.append(algorithm.critics)
-    if work.algorithm == "sac" and settings.temperature is None:
-        updates["temperature"] = settings.train_updates
+        if work.algorithm != "td3" and settings.temperature is None:
+            updates["temperature"] = updates["actor"]
     return work.same(
         trained.parameters(*networks),
         updates,
         settings.train_every,
         samples_an_update=settings.batch_size,
-        updates_between_targets=settings.target_every * delay,
+        updates_between_targets=settings.target_every * work.delay_of_targets,
         learning_rate=settings.learning_rate.value,
         gamma=settings.gamma,
         target_tau=settings.target_tau,
@@ -96,13 +96,18 @@ def config(work: OffPolicy, **options: Any) -> Any:
         names.append("target_every")
         own |= {"n_step": 1, "target": "max", "loss": "huber"}
         own["epsilon"] = Linear(*work.epsilon)
-    elif work.algorithm == "sac":
-        names.append("target_entropy")
-    else:
+    elif work.algorithm == "td3":
         names += ["policy_delay", "noise"]
+    else:
+        names += ["policy_delay", "target_entropy"]
+        own["critic"] = {"dropout": work.dropout, "layer_norm": work.dropout > 0}
+        if work.algorithm == "tqc":
+            names += ["quantiles", "dropped"]
+            own["actor_value"] = "mean"
     settings = {name: getattr(work, name) for name in names} | own
     replay = {"capacity": work.capacity, "steps": work.rollout_steps}
-    return trained.config(work, work.algorithm, settings, replay=replay, **options)
+    algorithm = "sac" if work.algorithm == "tqc" else work.algorithm
+    return trained.config(work, algorithm, settings, replay=replay, **options)
 
 
 if __name__ == "__main__":

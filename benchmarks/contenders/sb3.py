@@ -1,4 +1,4 @@
-"""Stable-Baselines3's PPO, A2C, DQN, SAC and TD3."""
+"""Stable-Baselines3's PPO, A2C, DQN, SAC and TD3, and sb3-contrib's TQC."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ def start(
     work: Training | OffPolicy, threads: int = 1, vectorisation: str = "dummy"
 ) -> sb3.Learning:
     """Return a session."""
+    import sb3_contrib
     import stable_baselines3
     import torch
 
@@ -22,7 +23,8 @@ def start(
     arguments = sb3.arguments(work)
     if work.algorithm == "dqn":
         arguments["max_grad_norm"] = work.gradient_norm
-    algorithm = getattr(stable_baselines3, work.algorithm.upper())
+    library = sb3_contrib if work.algorithm == "tqc" else stable_baselines3
+    algorithm = getattr(library, work.algorithm.upper())
     model = algorithm(
         "MlpPolicy" if work.network == "mlp" else "CnnPolicy", envs, **arguments
     )
@@ -33,7 +35,7 @@ def start(
         networks = {"values": model.critic, "actor": model.actor}
     optimizers = {name: each.optimizer for name, each in networks.items()}
     parameters = sum(_parameters(each) for each in optimizers.values())
-    if work.algorithm == "sac":
+    if work.algorithm in ("sac", "tqc"):
         optimizers["temperature"] = model.ent_coef_optimizer
     workers = 0 if vectorisation == "dummy" else count
     return sb3.Learning(
@@ -42,7 +44,7 @@ def start(
         parameters,
         lambda: {name: _steps(each) for name, each in optimizers.items()},
         {"workers": workers, "threads": threads},
-        versions("stable-baselines3", "torch"),
+        versions("stable-baselines3", "sb3-contrib", "torch"),
         target_calls,
     )
 

@@ -1,4 +1,4 @@
-"""SBX's PPO, DQN, SAC and TD3: Stable-Baselines3's loop around updates in JAX."""
+"""SBX's PPO, DQN, SAC, TD3 and TQC: Stable-Baselines3's loop around updates in JAX."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ def start(work: Training | OffPolicy, threads: int = 1) -> sb3.Learning:
     envs = sb3.vectorised(work.constructor(), work.num_envs, "dummy", True)
     algorithm = getattr(sbx, work.algorithm.upper())
     model = algorithm("MlpPolicy", envs, **sb3.arguments(work))
-    names = {"ppo": ("vf_state", "actor_state"), "dqn": ("qf_state",)}
+    names = {
+        "ppo": ("vf_state", "actor_state"),
+        "dqn": ("qf_state",),
+        "tqc": ("qf1_state", "actor_state", "qf2_state"),
+    }
     names = names.get(work.algorithm, ("qf_state", "actor_state"))
     states = dict(zip(("values", "actor"), names, strict=False))
-    trained = [getattr(model.policy, name).params for name in states.values()]
+    trained = [getattr(model.policy, name).params for name in names]
 
     def updates() -> dict[str, int]:
         made = {k: int(getattr(model.policy, x).step) for k, x in states.items()}
-        if work.algorithm == "sac":
+        if work.algorithm in ("sac", "tqc"):
             made["temperature"] = int(model.ent_coef_state.step)
         return made
 

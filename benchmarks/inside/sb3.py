@@ -74,7 +74,7 @@ class Learning:
             # A2C has no minibatches.
             rows = getattr(model, "batch_size", model.n_envs * model.n_steps)
             return work.same(self._parameters, updates, rows)
-        target_every = made["values"] / made["actor"] if made["actor"] else 0
+        target_every = work.delay_of_targets if made["actor"] else 0
         if self._target_calls:
             target_every = self._target_calls * model.n_envs * made["values"] / steps
         fields = work.same(
@@ -158,8 +158,16 @@ def arguments(work: Training | OffPolicy) -> dict[str, Any]:
             "exploration_initial_eps": start,
             "exploration_final_eps": end,
         }
-    if work.algorithm == "sac":
-        return shared | {"target_entropy": work.target_entropy}
+    if work.algorithm in ("sac", "tqc"):
+        shared["target_entropy"] = work.target_entropy
+        if work.policy_delay > 1:
+            shared["policy_delay"] = work.policy_delay
+        if work.dropout:
+            policy.update(dropout_rate=work.dropout, layer_norm=True)
+        if work.algorithm == "tqc":
+            policy["n_quantiles"] = work.quantiles
+            shared["top_quantiles_to_drop_per_net"] = work.dropped
+        return shared
     return shared | {"policy_delay": work.policy_delay, "action_noise": _noise(work)}
 
 

@@ -159,30 +159,56 @@ DQN = {
 
 # Stable-Baselines3's defaults. In a run on HalfCheetah, each of eight environments has
 # one episode.
+_ACTOR_CRITIC = {
+    "num_envs": 8,
+    "batch_size": 256,
+    "block": 200,
+    "learning_rate": 3e-4,
+    "target_tau": 0.005,
+    "gradient_norm": None,
+    "hidden": (256, 256),
+}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "sac": {},
+    "td3": {"learning_rate": 1e-3, "policy_delay": 2},
+    "tqc": {"quantiles": 25, "dropped": 2},
+}
 ACTOR_CRITIC = {
     f"{algorithm}-{env.partition('-')[0].lower()}": _row(
         f"{algorithm.upper()}, {env}, an update a step",
         OffPolicy(
             env,
-            num_envs=8,
-            batch_size=256,
             steps=steps,
             algorithm=algorithm,
-            block=200,
-            learning_rate=learning_rate,
-            target_tau=0.005,
-            policy_delay=delay,
-            target_entropy=entropy if algorithm == "sac" else None,
-            gradient_norm=None,
-            hidden=(256, 256),
+            target_entropy=None if algorithm == "td3" else entropy,
+            **_ACTOR_CRITIC | options,
         ),
         f"{algorithm}_ours",
         {SB3: 2, SBX: 1.2},
     )
-    for algorithm, learning_rate, delay in (("sac", 3e-4, 1), ("td3", 1e-3, 2))
+    for algorithm, options in _OPTIONS.items()
     for env, steps, entropy in (
         ("Pendulum-v1", 4500, -1.0),
         ("HalfCheetah-v5", 8500, -6.0),
+    )
+}
+# The preset droq/halfcheetah, but the actor follows the smaller critic, as SBX's does.
+DROQ = {
+    "droq-halfcheetah": _row(
+        "DroQ, HalfCheetah-v5, 20 updates of the critics a step",
+        OffPolicy(
+            "HalfCheetah-v5",
+            steps=600,
+            algorithm="sac",
+            target_entropy=-6.0,
+            train_updates=20,
+            policy_delay=20,
+            dropout=0.01,
+            compare_returns=False,  # a run has less than an episode
+            **_ACTOR_CRITIC | {"num_envs": 1, "block": 50},
+        ),
+        "droq_ours",
+        {SBX: 1.4},
     )
 }
 
@@ -302,6 +328,7 @@ TRAINING = {
     ),
     **DQN,
     **ACTOR_CRITIC,
+    **DROQ,
     **RECURRENT,
     **ASYNCHRONOUS,
 }

@@ -12,9 +12,10 @@ from benchmarks.work.works import Learned, described
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OffPolicy(Learned):
-    """DQN, SAC or TD3 with a uniform replay and Adam.
+    """DQN, SAC, TD3 or TQC with a uniform replay and Adam.
 
-    DQN has Huber's loss. SAC learns its temperature. SAC and TD3 have two critics.
+    DQN has Huber's loss. SAC and TQC learn their temperature. All but DQN have two
+    critics, with LayerNorm if they have dropout, which makes SAC DroQ.
 
     A block of work is ``block`` environment steps with their updates. The first block
     also has the warm-up, so that learning has started when the measurement begins.
@@ -23,16 +24,21 @@ class OffPolicy(Learned):
     batch_size: int  # transitions per update
     train_every: int = 1  # env steps for ``train_updates`` updates
     train_updates: int = 1
-    algorithm: str = "dqn"  # or "sac", "td3"
+    algorithm: str = "dqn"  # or "sac", "td3", "tqc"
     rollout_steps: int = 1  # our steps of every environment between two trainings
     learning_rate: float = 1e-4  # of Adam, in all its uses
     # DQN's probability of a random action: start, end, and env steps of the ramp.
     epsilon: tuple[float, float, int] = (1.0, 0.05, 5000)
     target_every: int = 2500  # DQN's updates between copies to the target network
     target_tau: float = 1.0  # share by which target networks move; 1 copies
-    policy_delay: int = 1  # updates for one step of actor and target networks
+    # Updates for one step of the actor: with TD3 also of the target networks, with SAC
+    # of the temperature.
+    policy_delay: int = 1
+    dropout: float = 0.0  # share of the critics' units, after each hidden layer
+    quantiles: int = 0  # of each of TQC's critics
+    dropped: int = 0  # of these, in the target
     noise: float = 0.1  # of TD3's actions, in units of half their range
-    target_entropy: float | None = None  # that SAC's temperature aims at
+    target_entropy: float | None = None  # that the temperature aims at
     warmup_steps: int = 100  # env steps with random actions, before the first update
     capacity: int = 1_000_000  # transitions of the replay
     gradient_norm: float | None = 10.0
@@ -42,6 +48,11 @@ class OffPolicy(Learned):
     def block_steps(self) -> int:
         """Environment steps of a block."""
         return self.block
+
+    @property
+    def delay_of_targets(self) -> int:
+        """Updates for one step of the target networks of SAC, TD3 or TQC."""
+        return self.policy_delay if self.algorithm == "td3" else 1
 
     @property
     def first_block(self) -> int:
@@ -90,7 +101,8 @@ class OffPolicy(Learned):
         steps. A contender whose transitions are no multiple of ``train_every`` must
         check its counts against ``updates_due`` itself.
         """
-        loss = "huber" if self.algorithm == "dqn" else "squared"
+        losses = {"dqn": "huber", "tqc": "quantile huber"}
+        loss = losses.get(self.algorithm, "squared")
         norm = self.gradient_norm
         clipping = f"clipped to a norm of {norm:g}" if norm else "not clipped"
         rates = {k: str(fractions.Fraction(v, env_steps)) for k, v in updates.items()}
@@ -100,6 +112,7 @@ class OffPolicy(Learned):
             parameters=parameters,
             **fields,
             loss=f"{loss}, gradients {clipping}",
+            critics=f"dropout {self.dropout:g}, {self.quantiles} quantiles",
             replay=f"{self.capacity} transitions, uniform",
             precision="float32",
             counted="transitions collected; restart rows are not",
