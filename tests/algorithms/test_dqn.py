@@ -158,6 +158,7 @@ def test_importance_weights_scale_the_loss():
 def train(folder, **options):
     """Train with options that replay, target and network have together."""
     settings = cases.RUNS["dqn"]["settings"] | {"target": "double", "n_step": 3}
+    settings["reset_every"] = 10  # before and after the stop
     settings["network"] = {"hidden": [8], "dueling": True}
     # A beta that depends on the number of steps would differ in a stopped run.
     replay = {"capacity": 200, "prioritized": True, "beta": 0.5}

@@ -1,5 +1,6 @@
 """Runs of every algorithm follow the same rules, from the start to a resume."""
 
+import numpy as np
 import pytest
 
 import tfagents_batch as tfb
@@ -11,6 +12,7 @@ from tests.algorithms.cases import (
     train,
     variables,
 )
+from tfagents_batch import nest
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
 
@@ -51,6 +53,33 @@ def test_a_stopped_and_resumed_run_in_the_graph_equals_a_straight_one(name, tmp_
     resumed = tfb.train(resume=stopped.logdir, steps=600)
     assert resumed.step == straight.step > stopped.step
     assert_equal(variables(resumed), variables(straight))
+
+
+def test_a_run_with_memory_and_normalization_is_resumed_as_any_other(tmp_path):
+    settings = RUNS["dqn"]["settings"] | {
+        "network": {"core": "gru", "hidden": [8]},
+        "sequence_length": 6,
+        "batch_size": 8,
+        "normalize_observation": True,
+        "normalize_return": True,
+    }
+    replay = {"capacity": 400, "prioritized": True, "beta": 0.5}
+    options = {"settings": settings, "replay": replay, "compile": "off"}
+    straight = train("dqn", tmp_path / "straight", steps=300, **options)
+    stopped = train("dqn", tmp_path / "stopped", steps=180, **options)
+    resumed = tfb.train(resume=stopped.logdir, steps=300)
+    assert resumed.step == straight.step > stopped.step
+    found = variables(resumed)
+    assert_equal(found, variables(straight))
+    assert found["statistics/observations/0/count"] > 200
+    agent = tfb.load(resumed.logdir)  # in another number of environments
+    raw = np.ones([3, *agent.observation_space.shape], np.float32)
+    mean = agent._policy.observations.moments[0].mean
+    action, state = agent.predict(raw)
+    mean.assign(mean.numpy() + 0.5)
+    shifted, other = agent.predict(raw + 0.5)
+    np.testing.assert_array_equal(action, shifted)
+    np.testing.assert_allclose(*map(nest.flatten, (state, other)), atol=1e-4)
 
 
 @pytest.mark.parametrize("name", sorted(WRONG_SPACES))

@@ -77,8 +77,11 @@ def test_only_critics_have_gradients_by_their_own_entries(case):
 
 
 def test_an_update_of_actor_and_critics_equals_one_in_a_program():
-    for case, critics in (("ppo gru", "learner/value/"), ("td3", "learner/critics/")):
-        agent, other = make_case(case), make_case(case)
+    for case, critics, settings in (
+        ("ppo gru", "learner/value/", {"epochs": 2}),
+        ("td3", "learner/critics/", {}),
+    ):
+        agent, other = (make_case(case, **settings) for _ in range(2))
         trajectory, before = experience(agent, observation=SPACE), named(agent)
         for name, x in other.learner.named_variables().items():
             x.assign(before[name])

@@ -263,10 +263,9 @@ def test_a_program_shows_the_learner_all_that_the_replay_stores(compile):
     assert_moments(variables, "statistics/returns", reference(whole, 0.99)[1])
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["dqn", *(pytest.param(x, marks=pytest.mark.slow) for x in ("pqn", "sac", "td3"))],
-)
+# A quick one, with a core, is in tests/algorithms/test_runs.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dqn", "pqn", "sac", "td3"])
 def test_a_stopped_and_resumed_run_equals_a_straight_one(name, tmp_path):
     options = {"settings": RUNS[name]["settings"] | ON, "compile": "off"}
     straight = cases.train(name, tmp_path / "straight", steps=300, **options)

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.algorithms import cases
-from tests.algorithms.cases import assert_equal, variables
 from tests.nn.cases import ACTIONS, VECTOR, make_steps
 from tfagents_batch import nest
 from tfagents_batch.algorithms import dqn
@@ -54,14 +53,6 @@ def flat(settings):
     network = settings["network"]
     rest = {k: v for k, v in settings.items() if k != "network"}
     return rest | {f"network.{k}": v for k, v in network.items()}
-
-
-def test_a_stopped_and_resumed_run_equals_a_straight_one(tmp_path):
-    straight = train(tmp_path / "straight", steps=220)
-    stopped = train(tmp_path / "stopped", steps=140)
-    resumed = tfb.train(resume=stopped.logdir, steps=220)
-    assert resumed.step == straight.step > stopped.step
-    assert_equal(variables(resumed), variables(straight))
 
 
 def test_predict_takes_and_returns_the_state_and_resets_it(tmp_path):

@@ -1,11 +1,10 @@
-"""Resets: what they change, when, and that a resumed run has the same ones."""
+"""Resets: what they change, and when. A resumed run has the same, see test_dqn.py."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import tfagents_batch as tfb
 from tests.algorithms import cases
 from tfagents_batch.algorithms import dqn
 from tfagents_batch.errors import UserError
@@ -152,16 +151,6 @@ def test_without_resets_an_update_has_no_branch_for_them():
         return [x.type for x in graph.get_operations()]
 
     assert operations(reset_every=2).count("If") == operations().count("If") + 1
-
-
-def test_a_resumed_run_has_the_resets_of_a_straight_one(tmp_path):
-    settings = cases.RUNS["dqn"]["settings"] | {"reset_every": 10}
-    more = {"settings": settings, "compile": "off"}
-    straight = cases.train("dqn", tmp_path / "straight", steps=300, **more)
-    stopped = cases.train("dqn", tmp_path / "stopped", steps=180, **more)
-    resumed = tfb.train(resume=stopped.logdir, steps=300)
-    assert resumed.step == straight.step > stopped.step
-    cases.assert_equal(cases.variables(resumed), cases.variables(straight))
 
 
 def test_settings_of_resets_are_checked():
