@@ -20,6 +20,22 @@ class Counter:
         return action, behavior, (state[0] + 1,)
 
 
+def outline(source):
+    """Return the specs of what a source collects, by the graph that collects it."""
+    traced = tf.function(
+        lambda seed, step: source.collect(seed, step).trajectory, autograph=False
+    )
+    specs = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int64)
+    return traced.get_concrete_function(*specs).structured_outputs
+
+
+def assert_same_specs(one, other):
+    """Check that two nests have the same structure, shapes and dtypes."""
+    tf.nest.assert_same_structure(one, other)
+    for x, y in zip(tf.nest.flatten(one), tf.nest.flatten(other), strict=True):
+        assert x.shape == y.shape and x.dtype == y.dtype
+
+
 def collect(source, seed):
     """Return what a source collects at the start of a run."""
     return source.collect(seed, tf.constant(0, tf.int64))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.sources.cases import Counter, collect
+import tfagents_batch as tfb
+from tests.sources.cases import Counter, assert_same_specs, collect, outline
 from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.graph.process_env import ProcessEnv
-from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError
 from tfagents_batch.sources.rollout import Rollout
@@ -28,6 +28,17 @@ def test_shapes_are_static_and_time_major(env):
     assert trajectory.mask.shape == (7, 3)
     assert trajectory.behavior["count"].shape == (7, 3)
     assert trajectory.state[0].shape == (3,)
+
+
+@pytest.mark.parametrize("source", ["processes", "graph"])
+def test_its_outline_is_that_of_the_graph_that_collects(source):
+    made = {
+        "processes": lambda: tfb.make_env("CartPole-v1", num_envs=3, num_workers=0),
+        "graph": lambda: tfb.make_env("tf/CartPole-v1", num_envs=3),
+    }
+    with made[source]() as env:
+        rollout = Rollout(env, Counter(), 7, seed=0)
+        assert_same_specs(rollout.outline(), outline(rollout))
 
 
 def test_unmasked_steps_lead_to_the_next_observation(env):
@@ -71,7 +82,7 @@ def test_restart_starts_new_episodes_and_resets_the_acting_state(env):
 
 
 def test_a_rollout_with_the_variables_of_another_goes_on_as_it_does():
-    env = make_env("tf/CartPole-v1", num_envs=2)
+    env = tfb.make_env("tf/CartPole-v1", num_envs=2)
     first, second = (Rollout(env, Counter(), 5, seed=seed) for seed in (0, 1))
     collect(first, 1)
     for name, variable in second.named_variables().items():

@@ -360,15 +360,6 @@ class _Taken(NamedTuple):
     behavior: dict[str, Nest]
 
 
-def outline(source: Any) -> Trajectory:
-    """Return the specs of a source's trajectories; nothing is collected."""
-    traced = tf.function(
-        lambda seed, step: source.collect(seed, step).trajectory, autograph=False
-    )
-    specs = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int64)
-    return traced.get_concrete_function(*specs).structured_outputs
-
-
 def _rows(like: Nest) -> Nest:
     """Return the specs of one row of ``[T, B, ...]`` specs."""
     return nest.map(lambda x: tf.TensorSpec(x.shape[2:], x.dtype), like)

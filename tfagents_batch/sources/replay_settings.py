@@ -17,7 +17,7 @@ from tfagents_batch.logged import table_settings
 from tfagents_batch.logged.table_settings import TableSettings
 from tfagents_batch.schedules import Constant, Linear, Schedule
 from tfagents_batch.sources import hindsight, prior, replay_layout
-from tfagents_batch.sources.replay import Replay, outline
+from tfagents_batch.sources.replay import Replay
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.types import EnvSpec, RemotePlan, Trajectory
 
@@ -207,7 +207,7 @@ class ReplaySettings:
             own = not placement.whole
             policy = algorithm.make_policy() if own else algorithm.policy
             rollout = Rollout(envs[0], policy, self.length, seed, info=run.log_info)
-            like = outline(rollout)
+            like = rollout.outline()
         with placement.updating():
             goals = None
             if self.her != "none":

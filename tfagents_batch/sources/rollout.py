@@ -11,7 +11,7 @@ from tfagents_batch.graph import arrays
 from tfagents_batch.graph.state import NestVariables
 from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.sources import metrics
-from tfagents_batch.types import Collected, Trajectory
+from tfagents_batch.types import Collected, Nest, Trajectory
 
 
 class Rollout(tf.Module):
@@ -55,6 +55,18 @@ class Rollout(tf.Module):
         self._state = NestVariables((*first, state))
         # A function: tf.Module would replace a nest by a wrapper of its own.
         self._recorded = lambda: recorded
+
+    def outline(self) -> Trajectory:
+        """Return the specs of its trajectories; nothing is collected or traced."""
+        timestep, action, behavior = self._recorded()
+
+        def many(nested: Nest, rows: int) -> Nest:
+            return nest.map(lambda x: tf.TensorSpec([rows, *x.shape], x.dtype), nested)
+
+        *_, start = self._state.read()
+        taken = many((action, behavior), self.length)
+        start = nest.map(tf.TensorSpec.from_tensor, start)
+        return Trajectory(many(timestep, self.length + 1), *taken, start)
 
     @property
     def compilable(self) -> bool:

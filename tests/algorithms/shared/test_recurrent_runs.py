@@ -9,6 +9,7 @@ import tensorflow as tf
 import tfagents_batch as tfb
 from tests.algorithms import cases
 from tests.nn.cases import ACTIONS, VECTOR, make_steps
+from tests.sources.cases import assert_same_specs, outline
 from tfagents_batch import nest
 from tfagents_batch.algorithms import dqn
 from tfagents_batch.distribute import wire
@@ -19,7 +20,6 @@ from tfagents_batch.logged.table_settings import TableSettings
 from tfagents_batch.nn import q_network
 from tfagents_batch.serving.decision_function import DecisionFunction
 from tfagents_batch.sources import prior
-from tfagents_batch.sources.replay import outline
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.config import RunConfig
@@ -103,10 +103,10 @@ def test_workers_of_a_pool_know_what_is_recorded(stored):
     env = TensorBatch(CartPole(), cases.B)
     agent = type(agent)(agent.config, env.spec)
     found = wire.outline(env.spec, agent.policy, 3, cases.B)
-    collected = outline(Rollout(env, agent.policy, 3, seed=0))
+    rollout = Rollout(env, agent.policy, 3, seed=0)
     assert ("state" in found.behavior) == stored
-    for mine, other in zip(nest.flatten(found), nest.flatten(collected), strict=True):
-        assert mine.shape == other.shape and mine.dtype == other.dtype
+    for known in found, rollout.outline():
+        assert_same_specs(known, outline(rollout))
 
 
 def test_logged_rows_are_refused():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import tfagents_batch as tfb
 from tests.algorithms import cases
+from tests.sources.cases import outline
 from tests.sources.replay import bit_flip
 from tests.sources.replay.scripted import Case, Script, Slow, stream, uid
 from tests.sources.replay.test_replay import N, plans
@@ -21,7 +22,6 @@ from tfagents_batch.clocks import Ratio
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.sources import hindsight
-from tfagents_batch.sources import replay as replays
 from tfagents_batch.sources.hindsight import Hindsight
 from tfagents_batch.sources.replay import Replay
 from tfagents_batch.sources.replay_settings import ReplaySettings
@@ -43,7 +43,7 @@ class Program:
         config = ReplaySettings(self.case.capacity, self.case.k)
         wanted = Windows(N, window, Ratio(1, 2, 10))
         chosen = Hindsight(strategy, goals, reward_of, LONGEST, True)
-        like = replays.outline(self.script)
+        like = outline(self.script)
         self.replay = Replay(self.script, config, like, wanted, hindsight=chosen)
         self._start = [x.numpy() for x in self.variables()]
         jit = {"jit_compile": way == "xla", "autograph": False}

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.offline import timelines
+from tests.sources.cases import outline
 from tests.sources.replay.scripted import Case, Script, stream
 from tfagents_batch import nest
 from tfagents_batch.clocks import Ratio
@@ -17,7 +18,6 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.logged.table import RowTable, Sizes
 from tfagents_batch.ops import windows
 from tfagents_batch.schedules import Constant, Linear, Piecewise
-from tfagents_batch.sources import replay as replays
 from tfagents_batch.sources.prior import PriorRows
 from tfagents_batch.sources.replay import Replay
 from tfagents_batch.sources.replay_settings import ReplaySettings
@@ -68,7 +68,7 @@ def replay(share=None, blocks=(ROWS,), collects=12, batch=N, **options):
     if share is not None:
         prior = PriorRows(table(blocks, batch), share, wanted)
     script = Plain(CASE)
-    made = Replay(script, config, replays.outline(script), wanted, prior)
+    made = Replay(script, config, outline(script), wanted, prior)
     rows = stream([(7, "terminate")], script.size)
     begin = [CASE.k * i for i in range(collects)]
     script.load([rows] * CASE.batch, begin, [True] * collects)
@@ -236,7 +236,7 @@ def test_a_policy_that_records_values_is_refused():
     wanted = Windows(N, CASE.window, Ratio(1, 1, 0), 3, GAMMA)
     config = ReplaySettings(CASE.capacity, CASE.k)
     prior = PriorRows(table(), Constant(0.5), wanted)
-    like = replays.outline(script)
+    like = outline(script)
     with pytest.raises(UserError, match="the policy records log_prob"):
         Replay(script, config, like, wanted, prior)
 

@@ -11,11 +11,11 @@ import tensorflow as tf
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.sources.cases import outline
 from tests.sources.replay.scripted import KINDS, Case, Script, Slow, stream, uid
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Linear
-from tfagents_batch.sources import replay as replays
 from tfagents_batch.sources.replay import Replay
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.types import Windows
@@ -42,7 +42,7 @@ class Program:
         config = ReplaySettings(case.capacity, case.k, case.stack, **options)
         recorded = 160 if case.state else 0
         wanted = Windows(N, case.window, Ratio(1, 2, 10), recorded=recorded)
-        like = replays.outline(self.script)
+        like = outline(self.script)
         self.replay = Replay(self.script, config, like, wanted)
         self._start = [x.numpy() for x in self.variables()]
         self.collect, self.sample, self.feedback = (
@@ -336,7 +336,7 @@ def test_observations_that_are_no_stacks_stop_the_run_and_are_named():
 def build(case=CASES["plain"], like=lambda x: x, **options):
     script = Script(case)
     config = {"capacity": case.capacity, "steps": case.k, "stack": case.stack} | options
-    like = like(replays.outline(script))
+    like = like(outline(script))
     recorded = 160 if case.state else 0
     wanted = Windows(N, case.window, Ratio(1, 1, 0), recorded=recorded)
     return Replay(script, ReplaySettings(**config), like, wanted)

@@ -9,7 +9,7 @@ from tests.sources.cases import Counter
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.sources import replay as replays
+from tfagents_batch.sources.replay import Replay
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.types import Windows
@@ -31,7 +31,7 @@ def test_windows_of_a_rollout_are_consecutive_steps_of_one_episode():
     with ProcessEnv([lambda: CountingEnv(length=4)] * 3, num_workers=0) as env:
         source = Rollout(env, Stateless(), 2, seed=0)
         config, wanted = ReplaySettings(60, steps=2), Windows(32, 3, Ratio(1, 2, 10))
-        replay = replays.Replay(source, config, replays.outline(source), wanted)
+        replay = Replay(source, config, source.outline(), wanted)
 
         @tf.function(autograph=False)
         def collect(seed, step):
