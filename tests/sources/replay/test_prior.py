@@ -323,8 +323,9 @@ def weights(run):
     return {name: np.asarray(x) for name, x in policy.named_variables().items()}
 
 
-def test_a_run_that_was_stopped_goes_on_with_the_same_rows(table_of, tmp_path):
-    table = table_of("three", n_step=3)
+def test_a_stopped_run_goes_on_with_the_same_rows_and_refuses_others(tmp_path):
+    rows = cartpole()
+    table = timelines.build(tmp_path / "data", rows, n_step=3)
     straight = train(table, tmp_path / "straight")
     stopped = train(table, tmp_path / "stopped", steps=96)
     resumed = tfb.train(resume=stopped.logdir, steps=200)
@@ -334,18 +335,11 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_rows(table_of, tmp_path):
     metrics = read_metrics(straight.logdir)
     shares = [x["replay/prior_share"] for x in metrics if "replay/prior_share" in x]
     assert 0.5 in shares
-
-
-def test_a_run_records_its_rows_and_refuses_others(tmp_path):
-    rows = cartpole(60)
-    data = timelines.build(tmp_path / "data", rows, n_step=3)
-    run = train(data, tmp_path / "runs", steps=40)
-    facts = runs.facts(run.logdir)
-    (seen,) = facts[runs.TRAINING_ROWS]
+    (seen,) = runs.facts(resumed.logdir)[runs.TRAINING_ROWS]
     assert seen
-    timelines.build(data, rows[:40], n_step=3, on_change="accept")
+    timelines.build(table, rows[:40], n_step=3, on_change="accept")
     with pytest.raises(UserError, match=r"data .* have changed.*data.* was made again"):
-        tfb.train(resume=run.logdir, steps=60)
+        tfb.train(resume=resumed.logdir, steps=300)
 
 
 REFUSED = {
