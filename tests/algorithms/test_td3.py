@@ -12,7 +12,7 @@ from tfagents_batch.algorithms import td3
 from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Interval
 from tfagents_batch.ops import masked
-from tfagents_batch.schedules import Constant, Piecewise
+from tfagents_batch.schedules import Constant, Linear, Piecewise
 
 STEP = tf.constant(5000, tf.int64)
 
@@ -128,6 +128,14 @@ def test_gaussian_noise_is_independent_and_ou_noise_follows_its_recursion():
     for t in range(3):
         x = 0.85 * x + 0.01 * normal[t]
         np.testing.assert_allclose(found[t], x, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["td3", "sac"])
+def test_noise_begins_at_its_end_if_a_policy_that_has_learned_acts_first(name):
+    settings = {"noise": Linear(0.5, 0.1, 1000), "exploration": "gaussian"}
+    for warmup, scale in (("policy", 0.1), ("auto", 0.5), ("random", 0.5)):
+        noise = make(name, warmup=warmup, **settings).policy.action_noise
+        assert float(noise.scale(tf.constant(0, tf.int64))) == pytest.approx(scale)
 
 
 def test_ou_noise_starts_at_zero_in_every_episode():

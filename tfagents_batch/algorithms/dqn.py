@@ -147,7 +147,10 @@ class DQNConfig(OffPolicySettings):
     def no_rows(self) -> str:
         """Reason why windows cannot be mixed with logged rows; empty if they can."""
         if self.target == "sarsa":
-            return "target=sarsa needs the action behind a window, which a row lacks"
+            return (
+                "target=sarsa needs the action behind a window, which a row lacks; set "
+                "--algorithm.target=double"
+            )
         if self.target == "munchausen" and self.n_step > 1:
             return (
                 f"target=munchausen with n_step={self.n_step} adds to each reward, and "

@@ -62,7 +62,7 @@ def fitting(env: EnvSpec, rows: EnvSpec, timeline: Partition) -> EnvSpec:
         raise UserError(
             f"the environment has {observation} and {action}, but the rows in "
             f"{timeline.folder} have {rows.observation_space} and {rows.action_space}; "
-            "pass the environment that was logged, or none"
+            "pass the environment that was logged; training from rows alone needs none"
         )
     if isinstance(action, gym.spaces.Box):
         _check_bounds(action, timeline)

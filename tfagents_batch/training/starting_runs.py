@@ -118,8 +118,8 @@ def take_agent(
       Facts for the run's log: ``run``, name of the other run's folder; ``checkpoint``,
       its step; ``damaged``, ``{step: reason}`` of the newer checkpoints skipped;
       ``not_loaded``, groups of variables that only one of the two runs has, and the
-      optimizers'. Those of another algorithm also have ``algorithm``, its name, the
-      fields of ``roles.Taken`` and ``warnings``.
+      optimizers'; ``warnings``. Those of another algorithm also have ``algorithm``, its
+      name, and the fields of ``roles.Taken``.
 
     Raises:
       UserError: if there is no such checkpoint, or if its agent does not fit this run.
@@ -129,10 +129,10 @@ def take_agent(
     name, normalization = run.folder.name, experiment.preprocessing
     same = saved.algorithm in (own.algorithm, *roles.ALIKE.get(own.algorithm, ()))
     if not same and saved.algorithm not in roles.FROM.get(own.algorithm, ()):
-        raise _meaningless(name, saved.algorithm, own.algorithm)
+        raise _unusable(name, saved.algorithm, own.algorithm)
     if same:
         _check_settings(name, saved, own)
-    _check_actions(run, experiment)
+    _check_actions(run, saved, experiment)
     preprocessing.check_same(run.folder, normalization, f"init_from: in {name},")
     other = None if same else _another(name, saved, user, experiment, network)
     agent = experiment.algorithm if other is None else other
@@ -148,6 +148,7 @@ def take_agent(
     except UserError as error:
         raise UserError(f"init_from: {error}") from error
     facts = {"run": name, "checkpoint": step, "damaged": damaged}
+    facts["warnings"] = _warnings(name, saved.settings, own.settings)
     if other is not None:
         return facts | _take_roles(name, saved, experiment, other)
     learned = {k: x for k, x in named.items() if k.startswith(checkpoint.TRAINING_ONLY)}
@@ -156,12 +157,12 @@ def take_agent(
     return facts | {"not_loaded": groups}
 
 
-def _meaningless(name: str, old: str, new: str) -> UserError:
+def _unusable(name: str, old: str, new: str) -> UserError:
     """Return the error for an agent that another algorithm can use nothing of."""
     usable = old, *(name for name, known in roles.FROM.items() if old in known)
     return UserError(
-        f"init_from: {name} was trained by {old!r}, and what it has learned means "
-        f"nothing to {new!r}; use {' or '.join(usable)}"
+        f"init_from: {name} was trained by {old!r}, from which {new!r} cannot start; "
+        f"use {' or '.join(usable)}"
     )
 
 
@@ -209,15 +210,19 @@ def _take_roles(
             f"init_from: the agent of {name} does not fit: {error}; use an environment "
             "and a network of the same shapes"
         ) from error
-    settings, warnings = (saved.settings, experiment.config.settings), []
-    old, new = (getattr(x, "gamma", None) for x in settings)
-    if old is not None and new is not None and abs(old - new) > roles.GAMMA + 1e-9:
-        warnings.append(
-            f"gamma is {new}, but the values of {name} were learned with {old}, so "
-            f"they are wrong at first; --algorithm.gamma={old} continues with them"
-        )
-    facts = {"algorithm": saved.algorithm, **taken._asdict(), "warnings": warnings}
+    facts = {"algorithm": saved.algorithm, **taken._asdict()}
     return facts | {"not_loaded": [*taken.new, *taken.left]}
+
+
+def _warnings(name: str, old: Any, new: Any) -> list[str]:
+    """Return what is wrong at first with an agent of other settings."""
+    before, now = (getattr(x, "gamma", None) for x in (old, new))
+    if before is None or now is None or abs(before - now) <= roles.GAMMA + 1e-9:
+        return []
+    return [
+        f"gamma is {now}, but the values of {name} were learned with {before}, so they "
+        f"are wrong at first; --algorithm.gamma={before} continues with them"
+    ]
 
 
 def _sees(config: RunConfig) -> str:
@@ -256,7 +261,9 @@ def _check_settings(name: str, saved: RunConfig, own: RunConfig) -> None:
             )
 
 
-def _check_actions(run: runs.RunFolder, experiment: Experiment) -> None:
+def _check_actions(
+    run: runs.RunFolder, saved: RunConfig, experiment: Experiment
+) -> None:
     """Check that the action space equals the one recorded in the run folder."""
     space, facts = experiment.spec.action_space, runs.facts(run.folder)
     if "action_space" not in facts:
@@ -270,9 +277,12 @@ def _check_actions(run: runs.RunFolder, experiment: Experiment) -> None:
             "of the run, or pass another run"
         ) from error
     if recorded != space:
+        advice = "use an environment with the same action space"
+        if not saved.env:  # the bounds of a Box are those of its rows
+            advice = f"train it from its rows with --env={experiment.config.env}"
         raise UserError(
             f"init_from: {run.folder.name} has the action space {recorded}, but the "
-            f"environment has {space}; use an environment with the same action space"
+            f"environment has {space}; {advice}"
         )
 
 

@@ -140,7 +140,7 @@ def test_a_pair_starts_with_equal_actions_or_is_refused(run_of, kind, name):
         before = greedy(new.algorithm, step)
         alike = other == name or (other, name) in ALIKE
         if not alike and (other, name) not in PAIRS:
-            text = f"by '{other}', and .* nothing to '{name}'; use {other}"
+            text = f"by '{other}', from which '{name}' cannot start; use {other}"
             with pytest.raises(UserError, match=text) as e:
                 starting_runs.take_agent(new, folder, "newest")
             assert "\n" not in str(e.value)
@@ -246,6 +246,10 @@ def test_an_std_after_tanh_is_not_one_before_it(run_of):
             r"this run, --algorithm.num_critics=3; pass --algorithm.num_critics=2$",
         ),
         (
+            *("box", "iql", "sac", {"quantiles": 5, "critic.batch_renorm": True}),
+            r"pass --algorithm.quantiles=0 --algorithm.critic.batch_renorm=false$",
+        ),
+        (
             *("discrete", "bcq", "dqn", {"distribution": "qr", "network.noisy": True}),
             "pass --algorithm.network.noisy=false --algorithm.distribution=mean$",
         ),
@@ -319,10 +323,29 @@ def test_a_damaged_run_is_one_clear_error(run_of, tmp_path, damaged, pattern):
     np.testing.assert_equal([x.numpy() for x in new.named_variables().values()], before)
 
 
+def test_critics_of_any_kind_start_beside_an_actor_without_critics(run_of):
+    settings = {"quantiles": 5, "critic.batch_renorm": True}
+    new = experiment("sac", "box", **settings)
+    taken = starting_runs.take_agent(new, run_of("bc", "box")[1], "newest")
+    assert "critics" in taken["new"]
+
+
+def test_actions_of_rows_without_an_environment_need_it(run_of, tmp_path):
+    old, new = experiment("iql", "torque"), experiment("sac", "box")
+    alone = types.SimpleNamespace(**vars(old))
+    alone.config = dataclasses.replace(old.config, env="")
+    with pytest.raises(UserError, match="train it from its rows with --env=CartPole"):
+        starting_runs.take_agent(new, as_run(alone, tmp_path), "newest")
+    folder = run_of("iql", "torque")[1]
+    with pytest.raises(UserError, match="environment with the same action space"):
+        starting_runs.take_agent(new, folder, "newest")
+
+
+@pytest.mark.parametrize("old", ["iql", "td3"])
 @pytest.mark.parametrize(("gamma", "warned"), [(0.97, False), (0.9, True)])
-def test_a_warning_names_another_gamma(run_of, gamma, warned):
+def test_a_warning_names_another_gamma(run_of, old, gamma, warned):
     new = experiment("td3", "box", gamma=gamma)
-    folder = run_of("iql", "box")[1]
+    folder = run_of(old, "box")[1]
     warnings = starting_runs.take_agent(new, folder, "newest")["warnings"]
     assert [f"gamma is {gamma}" in x and "gamma=0.99" in x for x in warnings] == (
         [True] if warned else []

@@ -12,10 +12,15 @@ from tests.offline import timelines
 from tests.sources.cases import outline
 from tests.sources.replay.scripted import Case, Script, stream
 from tfagents_batch import nest
+from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.devices import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.logged.table import RowTable, Sizes
+from tfagents_batch.offline import timeline
+from tfagents_batch.offline.features.find import find
+from tfagents_batch.offline.reader import open_rows
+from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.ops import windows
 from tfagents_batch.schedules import Constant, Linear, Piecewise
 from tfagents_batch.sources.prior import PriorRows
@@ -104,10 +109,13 @@ def chi_square(counts):
     return (((counts - expected) ** 2 / expected).sum() - free) / np.sqrt(2 * free)
 
 
-@pytest.mark.parametrize("prioritized", [False, True])
-def test_share_rows_and_windows_are_drawn_with_equal_chances(prioritized):
+@pytest.mark.parametrize("priorities", ["none", "equal", "other"])
+def test_share_rows_and_windows_are_drawn_with_their_chances(priorities):
     size, updates = 50, 2000  # 100,000 draws
-    made = replay(Constant(0.37), batch=size, prioritized=prioritized)
+    made = replay(Constant(0.37), batch=size, prioritized=priorities != "none")
+    if priorities == "other":
+        made.sample((), 1, tf.constant(0, tf.int64))
+        made.feedback(tf.range(1.0, size + 1))
 
     @tf.function(jit_compile=True, autograph=False)
     def draw(seeds):
@@ -125,8 +133,9 @@ def test_share_rows_and_windows_are_drawn_with_equal_chances(prioritized):
     rows, starts = (np.unique(action[x], return_counts=True)[1] for x in (here, ~here))
     assert len(rows) == ROWS
     assert len(starts) == int(made.metrics()["replay/size"])
-    for counts in (rows, starts, here.sum(0)):
+    for counts in (rows, here.sum(0)):
         assert chi_square(counts) < 4
+    assert (chi_square(starts) < 4) == (priorities != "other")
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
@@ -305,12 +314,12 @@ SMALL = {
 }
 
 
-def train(table, folder, settings=(), prior=(), **options):
-    """Train DQN beside a table for a moment; its environment is part of the program."""
+def train(table, folder, settings=(), prior=(), name="dqn", **options):
+    """Train beside a table for a moment; the environment is part of the program."""
     defaults = {"env": "tf/CartPole-v1", "steps": 200, "num_envs": 2, "eval_every": 0}
     replay = {"prior": str(table), "capacity": 500, **dict(prior)}
     return tfb.train(
-        "dqn",
+        name,
         settings=SMALL | dict(settings),
         replay=replay,
         logdir=folder,
@@ -323,11 +332,34 @@ def weights(run):
     return {name: np.asarray(x) for name, x in policy.named_variables().items()}
 
 
-def test_a_stopped_run_goes_on_with_the_same_rows_and_refuses_others(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "prioritized"),
+    [
+        ("dqn", False),
+        *(
+            pytest.param(*x, marks=pytest.mark.slow)
+            for x in (("dqn", True), ("sac", False))
+        ),
+    ],
+)
+def test_a_stopped_run_goes_on_with_the_same_rows_and_refuses_others(
+    name, prioritized, tmp_path, monkeypatch
+):
+    traced, kind = [], REGISTRY[name][0]
+    update = kind.update
+
+    def counted(*arguments):
+        traced.append(name)
+        return update(*arguments)
+
+    monkeypatch.setattr(kind, "update", counted)
     rows = cartpole()
     table = timelines.build(tmp_path / "data", rows, n_step=3)
-    straight = train(table, tmp_path / "straight")
-    stopped = train(table, tmp_path / "stopped", steps=96)
+    settings = {"name": name, "settings": {"n_step": 3}}
+    settings["prior"] = {"prioritized": prioritized, "beta": 0.5}
+    straight = train(table, tmp_path / "straight", **settings)
+    assert len(traced) == 1  # one program
+    stopped = train(table, tmp_path / "stopped", steps=96, **settings)
     resumed = tfb.train(resume=stopped.logdir, steps=200)
     found = weights(resumed)
     for name, x in weights(straight).items():
@@ -351,6 +383,7 @@ REFUSED = {
     "share is 0; .* leave replay.prior out": ({"n_step": 3}, {}, {"prior_share": 0}),
     "pass the timeline as --data": ({"n_step": 3}, {}, {"prior_share": 1}),
     "nowhere has no timeline": (None, {}, {"prior": "nowhere"}),
+    "share is 0.3, but there are no rows": (None, {}, {"prior_share": 0.3}),
 }
 
 
@@ -364,6 +397,15 @@ def test_what_cannot_be_mixed_is_refused_before_anything_starts(
     with pytest.raises(UserError, match=error):
         train(table, tmp_path, settings, prior)
     assert not list(tmp_path.iterdir())
+
+
+def test_rows_with_a_file_of_features_are_refused(tmp_path):
+    with open_rows(cartpole(60), "discrete") as rows:
+        found, settings = find(rows).specification, TimelineConfig(n_step=3)
+        parts = rows, rows.find_schema(), settings, tmp_path / "data"
+        timeline.build(*parts, features=found)
+    with pytest.raises(UserError, match="make a timeline without --features"):
+        train(tmp_path / "data", tmp_path / "logs")
 
 
 def test_rows_of_another_environment_are_refused(table_of, tmp_path):

@@ -34,8 +34,9 @@ ALIKE = {"ppo": ("distill",), "a2c": ("distill",)}
 GAMMA = 0.02  # largest difference of discount factors without a warning
 # Settings that two algorithms need to have in common, if both have them.
 _SAME = "network.hidden", "network.activation", "network.dueling", "num_critics"
-_SAME += "network.layer_norm", "critic.layer_norm", "critic.hidden", "quantiles"
+_SAME += "network.layer_norm", "critic.layer_norm", "critic.hidden"
 _SAME += "network.body", "network.core"
+_OF_CRITICS = {"quantiles": 0, "critic.batch_renorm": False}  # as critics without have
 _NORMALIZES = "normalize_observation", "normalize_return"
 # Values of an actor-critic's settings with which it acts like an imitator.
 _BOX = {"network.mean": "tanh", "network.squash": False, "network.scale_actions": True}
@@ -102,6 +103,10 @@ def differences(old: Any, new: Any, box: bool) -> dict[str, tuple[Any, Any]]:
         values = [_setting(x, name) for x in (old, new)]
         if None not in values:
             needed[name] = values[0]
+    if None not in (_setting(x, "num_critics") for x in (old, new)):
+        for name, without in _OF_CRITICS.items():
+            if _setting(new, name) is not None:
+                needed[name] = _setting(old, name) or without
     # Agents of logged rows do not normalize, and critics are in units of raw rewards.
     normalizes = [x for x in _NORMALIZES if _setting(new, x) is not None]
     if _setting(old, "gamma") is None:

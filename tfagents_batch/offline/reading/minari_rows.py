@@ -19,12 +19,13 @@ def load(name: str) -> Any:
     """Return a dataset that was downloaded before; UserError if there is none."""
     try:
         import minari  # pyright: ignore[reportMissingImports]  not in dev
-    except ImportError as error:
-        raise UserError(
-            f"Minari is not installed, and {PREFIX}{name} needs it; pip install minari"
-        ) from error
-    try:
+
         return minari.load_dataset(name)
+    except ImportError as error:  # h5py is imported when it is needed
+        raise UserError(
+            f"{PREFIX}{name} needs Minari with its files of HDF5, and {error}; "
+            "pip install 'minari[hdf5]'"
+        ) from error
     except (FileNotFoundError, ValueError) as error:
         raise UserError(
             f"Minari cannot load {name!r}: {error}; `minari download {name}` fetches it"
