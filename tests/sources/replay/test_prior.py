@@ -355,16 +355,20 @@ def test_a_stopped_run_goes_on_with_the_same_rows_and_refuses_others(
     monkeypatch.setattr(kind, "update", counted)
     rows = cartpole()
     table = timelines.build(tmp_path / "data", rows, n_step=3)
-    settings = {"name": name, "settings": {"n_step": 3}}
+    warmup = 0 if prioritized else 20  # so that it learns from the rows at once
+    settings = {"name": name, "settings": {"n_step": 3, "warmup_steps": warmup}}
+    settings["log_every"] = 8
     settings["prior"] = {"prioritized": prioritized, "beta": 0.5}
     straight = train(table, tmp_path / "straight", **settings)
     assert len(traced) == 1  # one program
     stopped = train(table, tmp_path / "stopped", steps=96, **settings)
     resumed = tfb.train(resume=stopped.logdir, steps=200)
     found = weights(resumed)
-    for name, x in weights(straight).items():
-        np.testing.assert_array_equal(found[name], x, err_msg=name)
+    for key, x in weights(straight).items():
+        np.testing.assert_array_equal(found[key], x, err_msg=key)
     metrics = read_metrics(straight.logdir)
+    learned = [x for x in metrics if x.get("grad/updates")]
+    assert (learned[0]["step"] < 20) == prioritized
     shares = [x["replay/prior_share"] for x in metrics if "replay/prior_share" in x]
     assert 0.5 in shares
     (seen,) = runs.facts(resumed.logdir)[runs.TRAINING_ROWS]
