@@ -12,7 +12,6 @@ target (double, n-step, that of a soft policy) serves every class.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -68,34 +67,18 @@ class ReturnQuantiles:
         It is the sum over quantiles i of the mean over returns j of
         abs(tau_i - 1[u < 0]) huber(u), with u = return j - quantile i.
         """
-        return _quantile_huber(outputs, returns, probability)
-
-
-@tf.custom_gradient
-def _quantile_huber(
-    outputs: tf.Tensor, returns: tf.Tensor, probability: tf.Tensor
-) -> tuple[tf.Tensor, Callable]:
-    size = outputs.shape[-1]
-    error = returns[:, tf.newaxis] - outputs[:, :, tf.newaxis]
-    tau = (tf.range(size, dtype=tf.float32) + 0.5) / size
-    side = tf.abs(tau[:, tf.newaxis] - tf.cast(error < 0, tf.float32))
-    slope = tf.clip_by_value(error, -1.0, 1.0)  # of huber(error)
-    weighted = side * probability[:, tf.newaxis] * slope
-    gradient = _sums(weighted)
-
-    def backward(upstream):
-        return -upstream[:, tf.newaxis] * gradient, None, None
-
-    return tf.reduce_sum(_sums(weighted * (error - 0.5 * slope)), -1), backward
-
-
-def _sums(x: tf.Tensor) -> tf.Tensor:
-    """Return sums over the last axis, f32 ``[N, k]``, of ``[N, k, m]``.
-
-    They are a product with ones, because XLA reduces on a CPU without vectors.
-    """
-    _, count, size = x.shape
-    return tf.reshape(tf.reshape(x, [-1, size]) @ tf.ones([size, 1]), [-1, count])
+        fixed, returns, probability = map(
+            tf.stop_gradient, (outputs, returns, probability)
+        )
+        error = returns[:, tf.newaxis] - fixed[:, :, tf.newaxis]
+        tau = (tf.range(self.size, dtype=tf.float32) + 0.5) / self.size
+        side = tf.abs(tau[:, tf.newaxis] - tf.cast(error < 0, tf.float32))
+        slope = tf.clip_by_value(error, -1.0, 1.0)  # of huber(error)
+        weighted = side * probability[:, tf.newaxis] * slope
+        loss = _sums(weighted * (error - 0.5 * slope))
+        # Zero, with the gradient of the loss: one product serves all returns.
+        loss -= _sums(weighted) * (outputs - fixed)
+        return tf.reduce_sum(loss, -1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +120,15 @@ class ReturnCategories:
         atom = tf.range(self.size, dtype=tf.float32)[:, tf.newaxis]
         near = tf.maximum(1 - tf.abs(place[:, tf.newaxis] - atom), 0.0)
         return _sums(near * probability[:, tf.newaxis])
+
+
+def _sums(x: tf.Tensor) -> tf.Tensor:
+    """Return sums over the last axis, f32 ``[N, k]``, of ``[N, k, m]``.
+
+    They are a product with ones, because XLA reduces on a CPU without vectors.
+    """
+    _, count, size = x.shape
+    return tf.reshape(tf.reshape(x, [-1, size]) @ tf.ones([size, 1]), [-1, count])
 
 
 Distribution = ReturnMean | ReturnQuantiles | ReturnCategories

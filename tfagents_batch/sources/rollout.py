@@ -64,9 +64,12 @@ class Rollout(tf.Module):
             return nest.map(lambda x: tf.TensorSpec([rows, *x.shape], x.dtype), nested)
 
         *_, start = self._state.read()
-        taken = many((action, behavior), self.length)
-        start = nest.map(tf.TensorSpec.from_tensor, start)
-        return Trajectory(many(timestep, self.length + 1), *taken, start)
+        return Trajectory(
+            many(timestep, self.length + 1),
+            many(action, self.length),
+            many(behavior, self.length),
+            nest.map(tf.TensorSpec.from_tensor, start),
+        )
 
     @property
     def compilable(self) -> bool:
