@@ -115,11 +115,6 @@ class ReplaySettings:
             )
         if checked.prior:
             prior.check(checked, wanted)
-        elif checked.prior_share != type(self)().prior_share:
-            raise UserError(
-                f"replay.prior_share is {checked.prior_share}, but there are no rows; "
-                "set --replay.prior to a timeline, or leave prior_share out"
-            )
         if checked.her != "none":
             checked._check_her(run.pool, wanted.recorded)
         return checked.resolved(run)

@@ -387,7 +387,6 @@ REFUSED = {
     "share is 0; .* leave replay.prior out": ({"n_step": 3}, {}, {"prior_share": 0}),
     "pass the timeline as --data": ({"n_step": 3}, {}, {"prior_share": 1}),
     "nowhere has no timeline": (None, {}, {"prior": "nowhere"}),
-    "share is 0.3, but there are no rows": (None, {}, {"prior_share": 0.3}),
 }
 
 
