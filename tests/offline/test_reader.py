@@ -515,7 +515,10 @@ def bad(path, name, content):
         (lambda path: {"a": 1}, "rows cannot be read from {'a': 1}"),
         (lambda path: [made.row(), [1]], r"a row is \[1\]; expected a dict"),
         (lambda path: [made.row(reward=1j)], "cannot be written as JSON: complex"),
-        (lambda path: "minari:D4RL/x-v0", "Minari is not installed"),
+        (
+            lambda path: "minari:D4RL/x-v0",
+            r"extra hdf5 .*; pip install 'minari\[hdf5\]'$",
+        ),
     ],
 )
 def test_data_that_cannot_be_read_is_one_line(data, message, tmp_path, monkeypatch):

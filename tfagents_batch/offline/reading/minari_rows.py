@@ -23,7 +23,7 @@ def load(name: str) -> Any:
         return minari.load_dataset(name)
     except ImportError as error:  # h5py is imported when it is needed
         raise UserError(
-            f"{PREFIX}{name} needs Minari with its files of HDF5, and {error}; "
+            f"{PREFIX}{name} needs Minari and its extra hdf5 ({error}); "
             "pip install 'minari[hdf5]'"
         ) from error
     except (FileNotFoundError, ValueError) as error:
