@@ -54,7 +54,8 @@ def _same(work: OffPolicy, algorithm: Any) -> dict[str, Any]:
         updates,
         settings.train_every,
         samples_an_update=settings.batch_size,
-        updates_between_targets=settings.target_every * work.delay_of_targets,
+        updates_between_targets=settings.target_every
+        * (delay if work.algorithm == "td3" else 1),
         learning_rate=settings.learning_rate.value,
         gamma=settings.gamma,
         target_tau=settings.target_tau,

@@ -74,7 +74,11 @@ class Learning:
             # A2C has no minibatches.
             rows = getattr(model, "batch_size", model.n_envs * model.n_steps)
             return work.same(self._parameters, updates, rows)
-        target_every = work.delay_of_targets if made["actor"] else 0
+        target_every = 0
+        if made["actor"]:  # with it TD3's targets move, others at an interval
+            target_every = getattr(model, "target_update_interval", 1)
+            if work.algorithm == "td3":
+                target_every = made["values"] / made["actor"]
         if self._target_calls:
             target_every = self._target_calls * model.n_envs * made["values"] / steps
         fields = work.same(

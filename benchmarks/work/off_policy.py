@@ -50,11 +50,6 @@ class OffPolicy(Learned):
         return self.block
 
     @property
-    def delay_of_targets(self) -> int:
-        """Updates for one step of the target networks of SAC, TD3 or TQC."""
-        return self.policy_delay if self.algorithm == "td3" else 1
-
-    @property
     def first_block(self) -> int:
         """Environment steps of the first block, with the warm-up."""
         return self.warmup_steps + self.block

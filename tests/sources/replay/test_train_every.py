@@ -118,9 +118,12 @@ def test_a_run_that_saved_its_steps_keeps_them(tmp_path):
     """As runs of earlier versions did, which saved the default of 1."""
     old = BRIEF | {"replay": {"capacity": 400, "steps": 1}, "num_envs": 2}
     old["log_every"] = 1
-    stopped = train("dqn", tmp_path, steps=80, **old)
+    straight = train("dqn", tmp_path / "straight", steps=120, **old)
+    assert {x["grad/updates"] for x in read_metrics(straight.logdir)[-20:]} <= {0, 1}
+    stopped = train("dqn", tmp_path / "stopped", steps=80, **old)
     assert saved_steps(stopped.logdir) == 1
     resumed = tfb.train(resume=stopped.logdir, steps=120)
+    assert_equal(variables(resumed), variables(straight))
     lines = read_metrics(resumed.logdir)
     assert {x["grad/updates"] for x in lines[-30:]} <= {0, 1} and lines[-1]["step"] > 80
     again = named.find(str(stopped.logdir)).config
