@@ -17,10 +17,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TFAGENTS_BATCH_COMPILE_CACHE", "off")  # spare the user's cache
 # Tests compile many programs and run each for a moment. Benchmarks and users' runs use
 # XLA's defaults, which take three times as long to compile; XLA_FLAGS="" tests those.
+# A second core would compile parts of a program, but runs other tests.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false",
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    " --xla_cpu_parallel_codegen_split_count=1",
 )
+# Each function that is not compiled would be searched for operations of oneDNN, which
+# takes longer than the few steps of a test.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import cloudpickle
 import psutil
