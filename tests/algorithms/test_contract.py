@@ -116,8 +116,12 @@ class Learned(NamedTuple):
     metrics: dict  # of the second update
 
 
-@functools.cache
 def learned(name, action=None):
+    return learned_once(name, action)
+
+
+@functools.cache  # for which an argument that is left out is another one than None
+def learned_once(name, action):
     agent = make(name, action, histograms=action is None)
     trajectory, start = experience(agent), named(agent)
     everything = [(x, x.numpy()) for x in (*agent.variables, *agent.network.variables)]
