@@ -9,6 +9,7 @@ from tests.algorithms import cases
 from tests.algorithms.cases import assert_gradients, at, experience, named
 from tests.nn.cases import ACTIONS
 from tfagents_batch import seeds
+from tfagents_batch.algorithms.shared import critic_values
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.actor import ActorConfig
 from tfagents_batch.schedules import Constant
@@ -156,6 +157,20 @@ def test_quantiles_have_the_loss_and_gradient_of_tqc(name):
     assert_gradients(loss, agent.learner.optimizers["critics"])
     error = np.where(counts, np.abs(goal.mean(-1) - q).mean(0), 0)
     np.testing.assert_allclose(found.priority, error, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("count", [0, 1, 3, 6])
+def test_the_largest_returns_have_no_probability(count, compiled):
+    values = np.random.default_rng(count).integers(-2, 2, [20, 7]).astype(np.float32)
+    values[0] = np.finfo(np.float32).min  # all are equal
+    drop = tf.function(critic_values.without_largest, jit_compile=compiled)
+    same, probability = drop(values, count)
+    np.testing.assert_array_equal(same, values)
+    for row, chances in zip(values, probability.numpy(), strict=True):
+        kept = chances > 0
+        assert sorted(row[kept]) == sorted(row)[: 7 - count]
+        np.testing.assert_array_equal(chances[kept], np.float32(1 / (7 - count)))
 
 
 def renormed(x, layer, counts, kept):

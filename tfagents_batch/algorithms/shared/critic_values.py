@@ -72,20 +72,29 @@ def returns(config: Any, outputs: tf.Tensor) -> Returns:
         return Returns(tf.reduce_min(outputs, 0))
     count, _, size = outputs.shape
     values = tf.reshape(tf.transpose(outputs, [1, 0, 2]), [-1, count * size])
-    kept = count * (size - config.dropped)
-    return Returns(values, tf.cast(_rank(values) < kept, tf.float32) / kept)
+    return without_largest(values, count * config.dropped)
 
 
-def _rank(x: tf.Tensor) -> tf.Tensor:
-    """Return the rank of each entry in its row from 0, int32 of the shape ``[N, m]``.
+def without_largest(values: tf.Tensor, count: int) -> Returns:
+    """Return f32 ``[N, m]`` without the ``count`` largest of each row.
 
-    Every entry is compared with all others: XLA sorts on a CPU without vectors.
+    The dropped ones have a probability of 0, the others are equally likely. A loop
+    finds one after the other, the first of equal ones, which takes a tenth of the time
+    of a sort by XLA on a CPU. And what leaves a loop is stored: other results would be
+    computed again for every quantile that is compared with them.
     """
-    one, other = x[:, :, tf.newaxis], x[:, tf.newaxis, :]
-    place = tf.range(x.shape[1])
-    first = place[tf.newaxis, :] < place[:, tf.newaxis]  # of equal ones
-    before = (other < one) | ((other == one) & first)
-    return tf.reduce_sum(tf.cast(before, tf.int32), -1)
+    values, size = tf.stop_gradient(values), values.shape[1]
+    place = tf.range(size)
+
+    def drop(x, chance):
+        largest = tf.reduce_max(tf.where(chance > 0, x, x.dtype.min), -1, keepdims=True)
+        found = tf.where((x == largest) & (chance > 0), place, size)
+        first = tf.reduce_min(found, -1, keepdims=True)
+        return x, tf.where(place == first, 0.0, chance)
+
+    start = values, tf.fill(tf.shape(values), 1 / (size - count))
+    found = tf.while_loop(lambda *_: True, drop, start, maximum_iterations=count)
+    return Returns(*found)
 
 
 def joint(
