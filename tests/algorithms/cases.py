@@ -107,7 +107,7 @@ def small(settings):
 
 def update(agent, trajectory, seed, step=0) -> Metrics:
     """Update an agent when the run is at ``step``; return the metrics."""
-    return agent.update(trajectory, seed, tf.constant(step, tf.int64)).metrics
+    return agent.update(trajectory, seed, tf.cast(step, tf.int64)).metrics
 
 
 def assert_gradients(loss, optimizer) -> None:
