@@ -83,7 +83,9 @@ def without_largest(values: tf.Tensor, count: int) -> Returns:
     of a sort by XLA on a CPU. And what leaves a loop is stored: other results would be
     computed again for every quantile that is compared with them.
     """
-    values, size = tf.stop_gradient(values), values.shape[1]
+    values = tf.stop_gradient(values)
+    _, size = values.shape.as_list()
+    assert size
     place = tf.range(size)
 
     def drop(x, chance):
