@@ -1,5 +1,7 @@
 import gc
 import os
+import pathlib
+import shutil
 import threading
 import time
 
@@ -7,12 +9,16 @@ import numpy as np
 import psutil
 import pytest
 
+import tfagents_batch as tfb
 from tests.support.backends import on_backends, one_backend
+from tests.support.brief import QUICK
 from tests.support.fault_env import fault_envs
 from tests.support.stepped import Stepped
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, WorkerCrashed
+
+TRAININGS, SETTLED = 1000, 100  # and those after which nothing may grow
 
 
 def resources():
@@ -56,6 +62,33 @@ def test_opening_and_closing_pools_leaks_nothing(backend):
 @pytest.mark.timeout(1800)
 def test_a_thousand_pools_leak_nothing(backend):
     open_and_close(1000, backend)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3 * 3600)
+@pytest.mark.usefixtures("linear")
+def test_a_thousand_trainings_leak_nothing(tmp_path):
+    options = QUICK | {
+        "env": "CartPole-v1",
+        "num_envs": 2,
+        "num_workers": 2,
+        "rollout.length": 8,
+        "steps": 32,
+    }
+
+    def held():
+        gc.collect()
+        maps = pathlib.Path("/proc/self/maps").read_text()
+        return resources(), len(maps.splitlines())
+
+    for index in range(TRAININGS):
+        tfb.train("linear", logdir=tmp_path / "run", seed=index, **options)
+        shutil.rmtree(tmp_path / "run")
+        if index == SETTLED:
+            settled, maps_before = held()
+    ended, maps = held()
+    assert ended == settled
+    assert maps < maps_before + 50  # the heap may be mapped in other pieces
 
 
 @pytest.mark.slow

@@ -79,9 +79,9 @@ def without_largest(values: tf.Tensor, count: int) -> Returns:
     """Return f32 ``[N, m]`` without the ``count`` largest of each row.
 
     The dropped ones have a probability of 0, the others are equally likely. A loop
-    finds one after the other, the first of equal ones, which takes a tenth of the time
-    of a sort by XLA on a CPU. And what leaves a loop is stored: other results would be
-    computed again for every quantile that is compared with them.
+    finds one after the other, the first of equal ones: to drop 4 of 50, XLA's top_k
+    takes six times as long on a CPU. And what leaves a loop is stored: other results
+    would be computed again for every quantile that is compared with them.
     """
     values = tf.stop_gradient(values)
     _, size = values.shape.as_list()
